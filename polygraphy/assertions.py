@@ -244,7 +244,7 @@ def _arrays(side: Any) -> dict[str, Any]:
     return {str(name): np.asarray(host_copy(str(name), value)) for name, value in named.items()}
 
 
-# What is run.
+# Models, backends and data.
 
 
 class _Data:
@@ -506,7 +506,7 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
             )
 
 
-# What is said.
+# Messages.
 
 
 def _session() -> Any:
@@ -582,7 +582,7 @@ def _difference_error(
         session = _session()
         verdict, layer = _first_layer(diagnosis, _BUDGET if session is None else session.budget)
         if saved is not None and verdict == VERDICTS[_INCONCLUSIVE]:
-            # The same diagnosis would say the same again.
+            # The same diagnosis would give the same answer.
             lines += _lines_on_older_model(path, saved) if saved.older_model_command else layer
         else:
             lines += [*layer, f"  next      {diagnosis}"]
@@ -602,7 +602,7 @@ def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
         document = json.loads(output)
     except subprocess.TimeoutExpired:
         return "", [f"  layer     not found in {budget:g} s; raise --polygraphy-budget"]
-    except ValueError:  # It has no answer, which is not what failed.
+    except ValueError:  # The search has no answer, but it did not fail.
         return "", []
     finally:
         end_group(process)

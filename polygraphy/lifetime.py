@@ -44,7 +44,7 @@ def make_follower(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         """Ask the kernel to end this process with its parent."""
         library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # It ended before.
+        if os.getppid() != parent:  # It has already ended.
             os._exit(1)
 
     return prepare
@@ -102,7 +102,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
         """Tie the new process to this one, before it runs the command."""
         if follow is not None:
             follow()
-        if report is not None:  # Here, so that nothing runs before it is watched.
+        if report is not None:  # Start it here, so that nothing runs unwatched.
             os.write(report, b"add %d\n" % os.getpid())
 
     try:
@@ -158,7 +158,7 @@ def _start_watcher() -> int:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        shell.returncode = 0  # It outlives this process, so nobody waits for it.
+        shell.returncode = 0  # It outlives this process, so no process waits for it.
     except OSError:
         os.close(writing)
         return _NO_WATCHER

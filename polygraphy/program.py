@@ -217,7 +217,7 @@ def _run_with_banner(
     if code == EXIT_PASSED:
         return exit_code(lambda: close(code), listen)
     if code != EXIT_INTERRUPTED:
-        with suppress(OSError):  # It failed already, perhaps for that.
+        with suppress(OSError):  # It has already failed, perhaps for this reason.
             close(code)
     return code
 
@@ -237,9 +237,10 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
     except KeyboardInterrupt:
         return _report_interruption(listen)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
+        # The remaining output is discarded.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PASSED
-    except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
+    except Exception as error:  # the boundary of the process: any error becomes one line
         return _report_interruption(listen) if was_interrupted() else _report_failure(error, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 

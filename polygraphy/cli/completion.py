@@ -89,7 +89,7 @@ def _choices_of(command: str) -> dict[str, list[str]]:
     """Return the words that options accept, by flag, if the help lists them."""
     choices_of = {}
     for row in load_command(command).options:
-        kind = getattr(row.kind, "value", row.kind)  # Of values per name, that of one.
+        kind = getattr(row.kind, "value", row.kind)  # For values per name, the kind of one value.
         if kind.choices:
             choices_of.update({flag: [*kind.choices] for flag in row.flags})
     return choices_of

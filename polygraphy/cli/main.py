@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         return 0
-    except OSError as error:  # Help that cannot be written: the disk that it goes to is full.
+    except OSError as error:  # The help cannot be written, because the disk is full.
         sys.stderr.write(f"polygraphy: error: could not write: {error.strerror or error}.\n")
         return 3
     except KeyboardInterrupt:
@@ -208,7 +208,8 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
         before = remote_path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         before = ""
-    except (OSError, ValueError):  # Then it cannot be written either, which is reported there.
+    # In this case the file cannot be written either, which is reported there.
+    except (OSError, ValueError):
         return
     if before not in (text, _regenerate_program(before)):
         raise UsageError(
@@ -244,7 +245,7 @@ def _regenerate_program(program: str) -> str | None:
             return format_source(
                 command.render(parse(command, regenerated_program), quote_command(words))
             )
-    except Exception:  # The file was edited, so it cannot be generated again.
+    except Exception:  # The file was edited, so do not generate it again.
         return None
 
 
@@ -304,7 +305,7 @@ def _without_save_option(words: list[str]) -> list[str]:
 
 def _print_text(text: str) -> int:
     """Write a text to standard output, and return exit code 0."""
-    stream: TextIO | None = sys.stdout  # None where it was closed before the start.
+    stream: TextIO | None = sys.stdout  # None if it was closed before the start.
     if stream is not None:
         stream.write(text)
         stream.flush()

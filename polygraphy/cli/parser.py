@@ -68,7 +68,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     has_rest = any(isinstance(option.kind, Rest) for option in all_options)
     known_names, remaining_values = split_rest(words, all_options) if has_rest else (words, {})
     parser, advice_on = _build_parser(command.name, declared)
-    # Before argparse, which may take one for the beginning of an option that there is.
+    # Before argparse, which could take it for an abbreviation of an existing option.
     refused = [flag for word in known_names if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
@@ -124,7 +124,7 @@ def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> S
     kinds = {flag: option.kind for option in declared for flag in option.flags}
     moved: list[str] = []
     kept_names: list[str] = []
-    room: float = 0  # How many more words the last option takes.
+    room: float = 0  # Number of further words that the last option accepts.
     kind: Kind | None = None
     used_names: list[str] = []
     for word in words:
@@ -135,7 +135,7 @@ def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> S
         elif kind is not None and room and kind.ends_before(word, used_names):
             moved.append(word)
             continue
-        elif not room:  # The argument is there already.
+        elif not room:  # The argument already has a value.
             return words
         else:
             used_names.append(word)
@@ -299,7 +299,7 @@ _PATTERNS = ("plugin match", "plugin list", "plugin replace")
 _NO_DATA = "has no effect: this command does not run the model."
 
 _ROWS = (
-    # Of older versions of this command line.
+    # Options of older versions of this command line.
     RemovedOption(
         ("--int-min", "--int-max", "--float-min", "--float-max"),
         _DATA,
@@ -336,7 +336,7 @@ _ROWS = (
         "has no effect: this command builds no engine.",
         1,
     ),
-    # Of NVIDIA's Polygraphy, where a command has no use for them.
+    # Options of NVIDIA's Polygraphy, for commands that do not use them.
     RemovedOption(
         ("--fp-to-fp16",),
         (
@@ -399,14 +399,14 @@ _ROWS = (
         "has no effect: all verdicts are already available.",
         0,
     ),
-    # As data concat and data merge have it.
+    # Options of data concat and data merge.
     RemovedOption(
         ("-o", "--output"),
         ("data convert",),
         "does not exist: put the output last, without a flag, as in data convert inputs.json"
         " inputs.safetensors.",
     ),
-    # As other tools call them.
+    # Names in other tools.
     RemovedOption(
         ("--gpu", "--cuda"),
         ("run", "diagnose", "debug reduce"),
@@ -435,7 +435,7 @@ _ROWS = (
         "does not exist: use --mark-all to compare all tensors, or polygraphy diagnose to find the"
         " first wrong layer.",
     ),
-    # Of trtexec.
+    # Names in trtexec.
     RemovedOption(("--shapes",), ("run", "convert", "debug"), "is called --input-shapes."),
     RemovedOption(("--minShapes",), _BUILDS, "is called --trt-min-shapes."),
     RemovedOption(("--optShapes",), _BUILDS, "is called --trt-opt-shapes."),

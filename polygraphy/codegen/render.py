@@ -59,7 +59,7 @@ class BytecodeBeside(FileSystemBytecodeCache):
         """Load the compiled template, if it exists and is current."""
         try:
             super().load_bytecode(bucket)
-        except Exception:  # A damaged file may raise anything.
+        except Exception:  # A damaged file can raise anything.
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
@@ -250,7 +250,7 @@ def finalize(value: Any) -> Source:
     if isinstance(value, Source):
         return value
     if isinstance(value, Undefined):
-        str(value)  # Raises what StrictUndefined has to say.
+        str(value)  # Raises the error of StrictUndefined.
     if isinstance(value, str):
         raise TypeError(f"A template wrote the bare string {value!r}: make it a literal.")
     return literal(value)

@@ -142,7 +142,7 @@ def _escape_character(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # A byte of a file name that is not UTF-8.
+    if 0xDC80 <= code <= 0xDCFF:  # A byte of a file name that is not valid UTF-8.
         return f"\\x{code - 0xDC00:02x}"
     return f"\\U{code:08x}"
 

@@ -60,7 +60,7 @@ __all__ = [
 ]
 if TYPE_CHECKING:
     __all__ += metrics.__all__
-else:  # The same names, read where no NumPy is needed.
+else:  # The same names, available without NumPy.
     __all__ += [name for metric in METRICS.values() for name in metric.published_names]
     __all__.sort()
 

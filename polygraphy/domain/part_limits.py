@@ -99,7 +99,7 @@ def _largest(value: Array, reference: Array) -> float:
         for pieces in pieces_of(value, reference):
             array, expected_array = (np.asarray(piece, wide) for piece in pieces)
             largest = float(np.abs(array - expected_array).max())
-            if np.isnan(largest):  # Infinities that are equal are no error.
+            if np.isnan(largest):  # Equal infinities are not an error.
                 largest = float(
                     np.where(array == expected_array, 0, np.abs(array - expected_array)).max()
                 )

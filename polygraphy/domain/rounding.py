@@ -128,7 +128,7 @@ class Rounding:
         """
         rtol = GROWTH * precision.epsilon
         scale = _error_scale(magnitude, precision, is_bounded)
-        # More digits of a tolerance are neither read nor typed.
+        # Users read and type no more digits of a tolerance.
         return Rounding(precision.name, round_outward(rtol), round_outward(rtol * scale), origin)
 
     @staticmethod
@@ -339,7 +339,7 @@ def rounding_between(
         return None
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, compute_types)
-    if None not in compute_types:  # What only one side makes zero, it loses.
+    if None not in compute_types:  # Values that only one side flushes to zero are lost.
         pairs = zip(arrays, compute_types)
         sides = [coarsest_type((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
@@ -591,7 +591,7 @@ def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> 
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
     array = value
-    for rows in (2, 1):  # Such as boxes, and such as scores.
+    for rows in (2, 1):  # For example, boxes and scores.
         if value.ndim >= rows and value.size:
             shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
             pairs = zip(array.reshape(shape), reference.reshape(shape))

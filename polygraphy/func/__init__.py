@@ -108,7 +108,7 @@ def _positional_parameters(function: Callable[..., object]) -> list[Parameter] |
 
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # A builtin that does not tell.
+    except ValueError:  # A builtin without a signature.
         return None
     if any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters):
         return None

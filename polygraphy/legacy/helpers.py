@@ -338,7 +338,7 @@ def try_send_on_queue(queue: Any, obj: Any) -> None:
     """Put an object into a queue; log a warning if that fails."""
     try:
         queue.put(obj)
-    except Exception as error:  # Whatever stands between two processes.
+    except Exception as error:  # Anything can fail between two processes.
         G_LOGGER.warning(f"Could not send on the queue: {type(error).__name__}: {error}")
 
 
@@ -351,7 +351,7 @@ def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
     """
     try:
         return queue.get(block=True, timeout=timeout)
-    except Exception as error:  # Whatever stands between two processes.
+    except Exception as error:  # Anything can fail between two processes.
         G_LOGGER.warning(f"Could not receive on the queue: {type(error).__name__}: {error}")
         return None
 

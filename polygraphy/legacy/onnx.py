@@ -246,7 +246,7 @@ def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
     return [tensors[name] for name in names]
 
 
-# What `mode` said before `show_layers` and its siblings.
+# Details that `mode` selected before `show_layers` and similar options existed.
 _MODES: dict[str, tuple[str, ...]] = {
     "none": (),
     "basic": ("layers",),

@@ -184,7 +184,7 @@ class Logger:
         self._lock = _thread.RLock()
         self._pending = PendingLines(self._write_lines)
 
-    # Which messages are logged.
+    # Selection of messages.
 
     @property
     def module_severity(self) -> SeverityTable:
@@ -263,7 +263,7 @@ class Logger:
             " module_severity instead."
         )
 
-    # How messages look, and where they go.
+    # Format and destination of messages.
 
     def indent(self, level: int = 1) -> Scope:
         """Return a context in which messages are indented by `level` times four spaces."""
@@ -359,7 +359,7 @@ class Logger:
                 the line information, and which module's severity applies.
             error_ok: Log an exception that the callable raises, in place of its message.
         """
-        # Where thousands of lines are logged, each call of a function here would show.
+        # With thousands of lines, each function call here would be noticeable.
         if severity < self._floor or (
             self._is_by_module and not self.is_enabled_for(severity, stack_depth + 1)
         ):
@@ -379,7 +379,7 @@ class Logger:
 
     def _write(self, text: str, severity: int, stack_depth: int) -> None:
         """Write a message to the console and the log file, at once or with the next ones."""
-        if self.json or self.line_info:  # Finding the line takes longer than all the rest.
+        if self.json or self.line_info:  # Finding the line takes longer than everything else.
             laid_out = self._with_place(text, severity, caller_frame(stack_depth))
         else:
             depth = self._indentation.get()
@@ -423,13 +423,13 @@ class Logger:
         try:
             file.write(lines)
         except OSError as error:
-            # The work matters more than its log: go on without the file, and say so.
+            # The work matters more than its log: continue without the file, and report it.
             self._file = None
             self.warning(f"Could not write to the log file {file.path!r}: {error.strerror}")
 
-    # What is said.
+    # Writing messages.
 
-    # The comparison keeps what a hidden one costs far below a microsecond.
+    # This comparison keeps the cost of a hidden message far below a microsecond.
 
     def ultra_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
         """Log a message of severity ULTRA_VERBOSE."""

@@ -343,13 +343,13 @@ class PendingLines:
         try:
             self._write_all()
         except KeyboardInterrupt:
-            self._write_all()  # What ctrl-C kept from being written.
+            self._write_all()  # Lines that Ctrl-C kept from being written.
             raise
 
     def _write_all(self) -> None:
         """Write all pending lines; keep the rest after an interrupt."""
         while self._lines:
-            # Taken out first: a signal handler that logs meanwhile would write them again.
+            # Remove them first: a signal handler that logs meanwhile would write them again.
             run = lines_of_first_stream(self._lines)
             del self._lines[: len(run)]
             try:

@@ -192,7 +192,7 @@ class Dependency:
         from polygraphy.termination import defer_signals
 
         try:
-            with defer_signals():  # An extension module that is half imported may end the process.
+            with defer_signals():  # A half-imported extension module can end the process.
                 __import__(self.name)
             module = sys.modules[self.name]
         except ModuleNotFoundError as error:
@@ -268,7 +268,7 @@ def _is_there(name: str) -> bool:
         qualified = f"{qualified}.{part}" if qualified else part
         if qualified in sys.modules:
             module = sys.modules[qualified]
-            if module is None:  # How to say that it must not be imported.
+            if module is None:  # This marks a module that must not be imported.
                 return False
             path, location = getattr(module, "__path__", None), getattr(module, "__file__", None)
         else:
@@ -284,7 +284,7 @@ def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     if path is None and "." in name:
         return None
     for finder in sys.meta_path:
-        find_spec = getattr(finder, "find_spec", None)  # Old finders have none.
+        find_spec = getattr(finder, "find_spec", None)  # Old finders lack this method.
         spec: ModuleSpec | None = find_spec(name, path) if find_spec else None
         if spec is not None:
             return spec

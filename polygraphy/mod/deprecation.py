@@ -142,7 +142,7 @@ def _warn_in_init(deprecated: Any, warn: Callable[[], None]) -> None:
         """Warn, then initialize the object."""
         warn()
         if takes_nothing:
-            init(self)  # What there is to take, `__new__` took.
+            init(self)  # `__new__` has already used the arguments.
         else:
             init(self, *args, **kwargs)
 

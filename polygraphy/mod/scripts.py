@@ -136,7 +136,7 @@ class _OwnFolder:
 
     def __enter__(self) -> None:
         """Give modules in the folder priority."""
-        sys.path_importer_cache.pop(str(self._folder), None)  # It may list what was there long ago.
+        sys.path_importer_cache.pop(str(self._folder), None)  # It may contain old entries.
         outer = [finder for finder in _finders if finder.folder != self._folder]
         displaced = {name for finder in outer for name in finder.found}
         displaced |= {name for name in _names_in(self._folder) if self._may_displace(name)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _operator as operator  # The other one costs as much as this module.
+import _operator as operator  # The other module takes as long to import as this one.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -194,7 +194,7 @@ def _is_same_array(array: Any, other_array: Any) -> bool:
     """Return whether two arrays have the same type, shape and bits."""
     if array.dtype != other_array.dtype or array.shape != other_array.shape:
         return False
-    # Bytes, so that NaN is what it is; texts are references.
+    # As bytes, so that NaN equals NaN; texts are references.
     return (
         bool(np.array_equal(array, other_array))
         if array.dtype.hasobject

@@ -78,7 +78,7 @@ class WorstTensors:
         self._count = count
         self._path = path or DEFAULT_PATH
         self._kept: dict[str, _SavedOutput] = {}
-        resolve(ResultStore).writer(self._path, RunResults)  # Complains before anything is run.
+        resolve(ResultStore).writer(self._path, RunResults)  # Reports errors before anything runs.
 
     def add(self, pair: PairResult) -> None:
         """Record the outputs of an iteration while they are in memory."""
@@ -98,7 +98,7 @@ class WorstTensors:
         output could be compared.
         """
         names = sorted(self._kept, key=lambda name: self._kept[name].sort_key, reverse=True)
-        runs: dict[int, IterationResult] = {}  # By position: names may repeat.
+        runs: dict[int, IterationResult] = {}  # By position, because names may repeat.
         for name in names:
             kept = self._kept[name]
             for position, runner, value in zip(kept.positions, kept.runners, kept.values):
@@ -388,7 +388,7 @@ def _take_all(
     try:
         while (step := next(steps, None)) is not None:
             go_on = comparison.take(step, fail_fast=fail_fast)
-            del step  # Nothing of this iteration is held while the next one runs.
+            del step  # Release this iteration before the next one runs.
             if not go_on:
                 return False, None
     except CheckFailedError as error:
@@ -439,7 +439,7 @@ class _Comparison:
         self._check_average = check_average
         self._iteration = -1
         self._spared = _MOST_KEPT
-        self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
+        self._ended: set[int] = set()  # Positions of pairs in which one run has ended.
         for function in functions:
             judge = optional_method(function, PairwiseCompareFunc.check_averages)
             if check_average and judge is not None:
@@ -477,7 +477,7 @@ class _Comparison:
         pairs = [(names[i], names[j]) for i, j in self.pairs]
         if self._asked is not None:
             self.samples = SampleComparison(self._asked, self.pairs)
-        # Answers that hold on to their arrays would come back without them.
+        # Verdicts that keep their arrays would be loaded without them.
         for verdict in self.verdicts:
             self._logs.append(
                 [verdict.start(pair, None if self._keep_arrays else open_spool) for pair in pairs]
@@ -534,7 +534,7 @@ class _Comparison:
         for result in pair.results.values():
             if isinstance(result, CompareResult):
                 self._copy_compared_data(result)
-        if not pair.results:  # Another part of the iteration may have some.
+        if not pair.results:  # Another part of the iteration may have outputs.
             return any(run is not None and run.part is not None for _, run in (run0, run1))
         # A state counts if an output of a later step differs.
         facts = next((run.step for _, run in (run0, run1) if run is not None and run.step), None)

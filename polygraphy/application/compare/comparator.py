@@ -356,7 +356,7 @@ def _stream(results: Iterable[RunResults], apply: Postprocess) -> Iterator[RunRe
     try:
         for step in results:
             yield _postprocess_results(step, apply)
-            del step  # Nothing of this iteration is held while the next one runs.
+            del step  # Release this iteration before the next one runs.
     finally:
         if isinstance(results, Generator):
             results.close()

@@ -62,7 +62,7 @@ def validate_stream(
     Raises:
         CheckFailedError: an output held NaN or infinite elements.
     """
-    failed: dict[int, str] = {}  # Per iteration, what fails first.
+    failed: dict[int, str] = {}  # The first failure of each iteration.
     index = -1
     for step in results:
         index += not any(its.is_continued for _, iterations in step for its in iterations)
@@ -72,7 +72,7 @@ def validate_stream(
         if complaint and fail_fast:
             break
         yield step
-        del step  # Nothing of this iteration is held while the next one runs.
+        del step  # Release this iteration before the next one runs.
     if failed:
         iteration, complaint = next(iter(failed.items()))
         noun = "iteration" if len(failed) == 1 else "iterations"

@@ -117,9 +117,9 @@ def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
         return result
     if first.cause not in _OF_PARTIES or first.remedy.command is not None:
         return result
-    if first.party == MODEL:  # Nobody else can fix that.
+    if first.party == MODEL:  # Only the user can fix this.
         return result
-    if not first.nodes:  # It is too new, or too old, for that party, which says so.
+    if not first.nodes:  # It is too new or too old for this backend, which reports it.
         return result
     command = report_command(case.path, case.parties, case.data_options) or None
     culprits = [

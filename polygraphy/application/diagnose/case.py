@@ -306,7 +306,7 @@ class Case:
         backends = [(party.name, party.backend, options), *other_parties]
         if not other_parties:
             return run_command(self.path, backends, {}, is_auto=is_auto)
-        # Not `auto` by default: rounding of quantized types explains almost anything.
+        # Not `auto` by default: rounding of quantized types explains nearly every difference.
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
         return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 

@@ -541,7 +541,7 @@ class _WeightSearch:
         """
         if len(np.unique(self._mismatch.values[1])) < _TELLING:
             return None
-        operand_cache: dict[float, bool] = {}  # Whether it is itself an operand.
+        operand_cache: dict[float, bool] = {}  # The tensor may itself be an operand.
         for node, own_values in self._operations():
             written = [float(value) for value in _NUMBER.findall(node.attribute(ARGUMENTS, ""))]
             written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]

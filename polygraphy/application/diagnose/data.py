@@ -107,7 +107,7 @@ def feeds_that_run(
     for inputs in longer_inputs(model.inputs) if is_made_up else ():
         try:
             feeds = choose_feeds(model, data_loader, inputs, **options)
-        except InputError:  # Shapes that were given do not go with these.
+        except InputError:  # The requested shapes do not fit these.
             continue
         if _shapes(feeds[0]) in tried:
             continue
@@ -179,10 +179,10 @@ def choose_feeds_for_parties(
         try:
             if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.load(party), feed)
-            # What it makes of a model may crash.
+            # The backend may crash when it loads the model.
             fits = run_in_subprocess(lambda: is_fit(party.load(case.model.given), feed), party)
             case.load(party)
-        except REFUSALS:  # It does not even load the model, or crashes.
+        except REFUSALS:  # It cannot load the model, or it crashes.
             return True
         return fits
 

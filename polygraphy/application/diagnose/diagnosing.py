@@ -280,7 +280,7 @@ none."""
 def diagnose_case(case: Case, request: Request) -> Found:
     """Return the verdict of the first of `QUESTIONS` that has one."""
     answer = take_steps(QUESTIONS, case, request)
-    assert isinstance(answer, Found)  # The last one always answers.
+    assert isinstance(answer, Found)  # The last oracle always answers.
     return answer
 
 
@@ -308,7 +308,7 @@ def _goal(
         return QuantizedGoal(within, metric, name, save, budget)
     if metric not in (None, "rms", *BUILT_IN):
         raise errors.unknown_metric(metric, BUILT_IN)
-    if within < 0 and metric != "sqnr":  # The noise in dB is negative.
+    if within < 0 and metric != "sqnr":  # A noise level in dB is negative.
         raise errors.negative_goal(within, metric or "rms")
     if metric in (None, "rms"):
         return QuantizedGoal(within, save=save, seconds=budget)

@@ -125,5 +125,5 @@ def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutco
             return answer
         if isinstance(answer, Found) or not isinstance(outcome, Found):
             outcome = answer
-    # It ends nothing but this list: steps after the caller's must not add to the verdict.
+    # It ends only this list: later steps of the caller must not change the verdict.
     return evolve(outcome, ends=True) if isinstance(outcome, Found) else outcome

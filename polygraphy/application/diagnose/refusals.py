@@ -94,7 +94,7 @@ def diagnose_refusals(
     culprits = []
     with case.record_step("refusal") as result:
         for index, error in refusals.items():
-            # What is refused may crash without some of the rewrites, if it did not at once.
+            # The rejected part may crash without some of the rewrites, if it did not crash at once.
             careful = CarefulParty(case.parties[index])
             refused_nodes = find_refused_nodes(case, careful, tensors, str(error), others)
             if refused_nodes is not None:
@@ -236,7 +236,7 @@ def _part_refusal_culprit(
     nodes, feeds = case.model.nodes, [trace.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, with_all_branches=True, without=passes)
-    if passes and not healed:  # Around the part, others do the same.
+    if passes and not healed:  # Other nodes around the part do the same.
         wider = refusal_passes(party, Submodel(case.model.given, trace.feed))
         healed = bool(wider) and _runs_model(
             case, party, *others, with_all_branches=True, without=wider

@@ -200,7 +200,8 @@ class WarmParty:
         try:
             return call()
         except BackendError as error:
-            error.backend = error.backend or self.name  # A crash does not tell whose.
+            # A crash does not show which backend caused it.
+            error.backend = error.backend or self.name
             raise
 
 
@@ -226,7 +227,7 @@ def _identity(value: Any) -> Any:
 
 def _start_party(party: Any) -> Any:
     """Return a party after starting its library."""
-    with suppress(Exception):  # It says why when it loads a model.
+    with suppress(Exception):  # The backend gives the reason when it loads a model.
         getattr(party, "start", lambda: None)()
     return party
 
@@ -281,7 +282,7 @@ def _lacks_fork(party: SuspectedParty) -> bool:
 def _warm_party(party: Any) -> Any:
     """Return a party in a persistent process; the party itself if that fails."""
     try:
-        with foreign_errors():  # Pickling a class of a script may raise anything.
+        with foreign_errors():  # Pickling a class from a script can raise anything.
             key = sha256(pickle.dumps(party)).hexdigest()
             warm = WarmParty(party, warm_process(party.name, key))
             warm.start()
@@ -352,7 +353,8 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
     try:
         run_in_subprocess(lambda: party.load(model)(feed) and None, party)
     except BackendError as error:
-        error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
+        # After a crash, only the caller knows which backend it was.
+        error.backend = error.backend or party.name
         raise
 
 

@@ -275,7 +275,8 @@ def _run_versions(
         versions = list(known_environments)
         span = wrong_span(versions, version_here, is_correct)
         is_refused = any(culprit.cause == "refusal" for culprit in result.culprits)
-        while not is_refused and not refusals.keys().isdisjoint(versions):  # They are not wrong.
+        # These versions are not wrong.
+        while not is_refused and not refusals.keys().isdisjoint(versions):
             versions = [version for version in versions if version not in refusals]
             span = wrong_span(versions, version_here, is_correct)
         notes.append(steps.versions_run(len(tried), len(known_environments)))

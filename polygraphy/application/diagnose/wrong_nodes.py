@@ -134,12 +134,12 @@ def compare_isolated_nodes(
             op = computing_op(graph, name)
             value, expected, step = array, trace.values[name], 0.0
             if is_float_code(expected) and is_float_code(value):
-                # Rounding moves a code to the next one at most.
+                # Rounding moves a code by at most one step.
                 step = _CODES * epsilon_of(expected.dtype)
                 value, expected = value.astype(np.float32), expected.astype(np.float32)
             steps_of_codes = step * np.abs(expected) / NOISE if step else 0.0
             off = judge_tensor(value, expected, steps_of_codes, op)
-            if off.is_wrong:  # Where nothing is, what rounding does need not be known.
+            if off.is_wrong:  # If nothing differs, the effect of rounding is not needed.
                 noise = noise or noise_of_all()
                 off = judge_tensor(value, expected, noise[name] + steps_of_codes, op)
             compared[name] = off
@@ -202,10 +202,11 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNo
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     findings: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
-        # What cannot be handed out, such as bfloat16, is computed with what reads it.
+        # A tensor that cannot be returned, such as bfloat16, is computed together with the nodes
+        # that read it.
         region = region_before(case.model.graph, name, surviving)
         if any(finding.region == region for finding in findings):
-            continue  # Another output of the same.
+            continue  # Another output of the same node.
         within = [nodes[index] for index in region]
         is_flip = _is_flip(new_deviation, within)
         is_step = _is_one_step(case, new_deviation, within, trace.values[name])
@@ -361,7 +362,7 @@ def _wrong_regions(
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     findings: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
-        # It may be made of others than in the model, where a node was copied or taken out.
+        # If a node was copied or removed, it may read other tensors than in the model.
         region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
         within = [nodes[index] for index in region]
         if (
@@ -379,7 +380,7 @@ def _wrong_regions(
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
-        # In half precision many numbers are equal, so that any of them may change places.
+        # In half precision many numbers are equal, so any of them may swap places.
         jumps = any(nodes[index].is_discontinuous for index in region) and not any(
             getattr(trace.values.get(name), "dtype", np.dtype(bool)).name in HALF
             for index in region
@@ -440,7 +441,7 @@ def _is_one_step(
         node.operator in _STEPPING for node in nodes
     )
     if is_requantized or sum(map(_is_quantizing, nodes)) > 1:
-        return False  # A backend that drops one of two pairs computes something else.
+        return False  # A backend that drops one of two pairs computes a different result.
     step = 0.0 if is_float_code(expected) else _quantization_step(case, nodes)
     return bool(step) and new_deviation.largest <= _A_STEP * step
 
@@ -506,7 +507,7 @@ def is_explained_by_rounding(
             compute_with_noise(case, region, trace, seed, {tensor}, loaded)[tensor]
             for seed in range(_SAMPLES)
         ]
-    except PolygraphyException:  # What cannot be run alone is not explained.
+    except PolygraphyException:  # A node that cannot run by itself is not explained.
         return False
     before = deviation(value, expected)
     if isinstance(expected, np.ndarray) and not is_float(expected):
@@ -553,7 +554,7 @@ def compute_with_noise(
             loaded[index] = part.load(trace.party, plain=True)
         own_values = loaded[index](moved_inputs)
         values.update({name: v for name, v in own_values.items() if name in wanted or name in last})
-        for name in moved_inputs:  # What is put into `all_values` stands in front of the trace.
+        for name in moved_inputs:  # Values in `all_values` override the trace.
             if last[name] == index and name not in wanted:
                 values.pop(name, None)
     return values

@@ -284,7 +284,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
         return _nodes_refused_at_run_time(model, backend)
     try:
         problems = problems_of(load_onnx(model))
-    except PolygraphyException:  # Why the model does not run is known already.
+    except PolygraphyException:  # The reason why the model does not run is already known.
         return ()
     return tuple(
         UnsupportedNode(problem.name, problem.operator, problem.reason)
@@ -304,7 +304,8 @@ def _nodes_refused_at_run_time(model: str, backend: str) -> tuple[UnsupportedNod
     except PolygraphyException:
         return ()
     failed = [entry for entry in report.entries if entry.nodes and entry.level != INFO]
-    # What is against the standard would run nowhere, which says nothing about the backend.
+    # A model that violates the specification would not run anywhere, which says nothing about the
+    # backend.
     wrong = {
         name
         for entry in failed

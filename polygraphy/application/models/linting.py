@@ -196,7 +196,7 @@ def _lint_in_isolation(
         return checked(feed, _CarefulTrial(trial))
 
 
-_DRAWN = 8  # Bytes of a number that is drawn.
+_DRAWN = 8  # Size in bytes of a generated number.
 
 
 def _with_other_lengths(
@@ -245,7 +245,7 @@ def _inputs(graph: Graph) -> TensorMetadata:
     metadata = TensorMetadata()
     for tensor in graph.inputs:
         if tensor.dtype is None or "(" in tensor.dtype:
-            continue  # There are no data for what is no tensor.
+            continue  # There is no data for inputs that are not tensors.
         metadata.add(tensor.name, tensor.dtype, tensor.shape)
     return metadata
 

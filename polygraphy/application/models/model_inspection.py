@@ -225,7 +225,7 @@ class _ModelViewer:
                 unbounded_operands(_require_model(description, source).graph)
             )
         if self._stats:
-            if not counts_shown:  # Sizes need shapes that are not shown.
+            if not counts_shown:  # Sizes require shapes, which are not shown.
                 model_source = evolve(source, infer_shapes=True, allow_onnxruntime=False)
                 detail = Detail(layers=True, attrs=True)
                 description = read_model(model_source, detail, model_type, display_as)
@@ -463,7 +463,8 @@ def compare_models(reference: str, candidate: str) -> bool:
 
         tensors = list_quantized_tensors(models[1].graph)
         if tensors and not list_quantized_tensors(models[0].graph):
-            reports.show_quantization(tensors, is_complete=False)  # It is why they differ.
+            # This is the reason for the difference.
+            reports.show_quantization(tensors, is_complete=False)
         scales = name_scales(scales, models[0].graph, models[1].graph)
     reports.differences(scales)
     return not scales

@@ -79,7 +79,7 @@ def _measure_tensors(
             optimized = party.runtime_graph(exact, level="ENABLE_BASIC")
             references += [] if optimized is None else [optimized]
         except (BackendError, ValueError, TypeError):
-            pass  # Weights that the quantizer fused are compared by values then.
+            pass  # Weights that the quantizer fused are then compared by their values.
     opened = open_quantized(load_onnx(path), references)
     feeds = list(StreamingDataLoader(list(inputs))) if inputs else []
     compute = party.load(opened.with_activations()) if feeds else None

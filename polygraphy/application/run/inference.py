@@ -129,7 +129,8 @@ def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
     if count_interrupts() > interrupts:
         return True
     reason: BaseException | None = stop
-    while isinstance(reason, GeneratorExit):  # Python notes what is on its way past the reader.
+    # Python keeps a list of items that the reader has not received.
+    while isinstance(reason, GeneratorExit):
         reason = reason.__context__
     return isinstance(reason, (KeyboardInterrupt, SystemExit))
 
@@ -283,7 +284,8 @@ def stream(
     """
     console = resolve(Console)
     interrupts = count_interrupts()
-    feeds = Feeds(data_loader, console)  # A loader over files complains here, before all else.
+    # A loader of files reports errors here, before everything else.
+    feeds = Feeds(data_loader, console)
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
@@ -310,14 +312,15 @@ def stream(
                     break
                 try:
                     yield results
-                except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
+                # The consumer stopped early: keep the finished iterations.
+                except GeneratorExit as stop:
                     if was_interrupted(stop, interrupts):
                         raise
                     return
-                del results  # Nothing of this iteration is held while the next one runs.
+                del results  # Release this iteration before the next one runs.
             if profiling is not None:
                 profiling.measure()
-    # The last results are handed over when memory is released and files are complete.
+    # Return the last results after memory is released and files are complete.
     for state in states:
         state.report_completion(console)
     yield results
@@ -384,7 +387,7 @@ def run_sequentially(
             cached = new_turn.feeds or cached
         if feeds.is_load_only:
             feeds.report_load_only()
-        if failed and not results:  # What was saved by an earlier run stays where it is.
+        if failed and not results:  # Results of an earlier run remain in place.
             raise _runners_error(failed, len(runners))
         for feed in cached:
             save_feed(feed)
@@ -446,7 +449,7 @@ def _run_isolated(
         return call_isolated(turn, what=runner, timeout=timeout)
     except PolygraphyException:
         raise
-    except Exception as error:  # A defect of the runner is a crash of it alone, too.
+    except Exception as error:  # A defect in a runner also counts as a crash of that runner only.
         raise BackendError(f"{type(error).__name__}: {error}") from error
 
 

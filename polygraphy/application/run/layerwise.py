@@ -290,7 +290,7 @@ def stream_layerwise(
         if feeds.is_load_only:
             for make in make_runners:
                 with make(layered.marked_model()):
-                    pass  # It is made, and that is what was asked for.
+                    pass  # The file exists, which was the request.
             feeds.report_load_only()
             return
         run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
@@ -301,7 +301,8 @@ def stream_layerwise(
                     break
                 try:
                     yield step
-                except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
+                # The consumer stopped early: keep the finished segments.
+                except GeneratorExit as stop:
                     if was_interrupted(stop, interrupts):
                         raise
                     return
@@ -384,7 +385,7 @@ class _Run:
                 if position == last:
                     self._end_iteration()
                 yield results
-            del results  # Nothing of this segment is held while the next one runs.
+            del results  # Release this segment before the next one runs.
 
     def _is_shown(self, segment: Segment) -> bool:
         """Return whether a segment has outputs, or is the only one."""

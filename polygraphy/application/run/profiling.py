@@ -239,7 +239,7 @@ class _Measurement:
                     key = (index, shapes)
                     subject.runner.infer(feed, check_inputs=False)
                     plain.setdefault(key, []).extend(_run_times(subject.runner, feed, runs))
-                    for run in range(runs + 1):  # The first one of each turn is not counted.
+                    for run in range(runs + 1):  # The first run of each turn is not counted.
                         profiler.infer(feed)
                         if run:
                             kept_values.setdefault(key, []).append(counts[index])

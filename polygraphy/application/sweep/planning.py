@@ -240,7 +240,8 @@ class PlannedSweep:
         del words[words.index("--report") :]
         if words[0] == self._here.path:
             words[:3] = ["polygraphy"]
-        else:  # The environment has no package of its own: its interpreter runs the linked one.
+        # The environment has no package of its own, so its interpreter runs the linked package.
+        else:
             words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
         folder = path_word(os.path.relpath(self.folder, self._root))
         return escape_command(shlex.join(word.replace(self.folder, folder) for word in words))

@@ -51,7 +51,7 @@ _others = defer_names(
 
 def __getattr__(name: str) -> Any:
     """Return a name from `polygraphy.legacy.trt`, imported on first use."""
-    if name == "TRT_LOGGER":  # None until the logger is asked for.
+    if name == "TRT_LOGGER":  # None until the logger is requested.
         return existing_trt_logger()
     return _others(name)
 

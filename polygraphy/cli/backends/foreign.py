@@ -131,7 +131,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
         partial = "" if declared.runner else _template_text(plugin.module, declared.partial)
-    except Exception as error:  # It is code of another package.
+    except Exception as error:  # This is code of another package.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
             f"the backend {plugin.name!r} of the package {package_of(plugin)} cannot be used:"

@@ -68,7 +68,8 @@ class OnnxrtModelOptions(Options):
 
 def _runner_call(values: Values, model: RunnerModel) -> Call:
     """Return the call that creates the ONNX Runtime runner."""
-    arena = False if model.is_part else None  # Sessions come and go, and would keep memory.
+    # Sessions are created and released often, and would keep memory.
+    arena = False if model.is_part else None
     session = call_of("SessionFromOnnx", values, model.source, memory_arena=arena)
     return Call("OnnxrtRunner", [session])
 

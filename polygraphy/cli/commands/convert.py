@@ -76,7 +76,7 @@ class ConvertOptions(Options):
     )
 
 
-_BY_EXTENSION = {  # The first target of a format outranks others.
+_BY_EXTENSION = {  # The first target of a format has priority.
     end: to for to, target in reversed(TARGETS.items()) for end in extensions_of(target.format)
 }
 _WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.values()))

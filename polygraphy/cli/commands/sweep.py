@@ -268,7 +268,7 @@ def _check_words(what: str, words: Sequence[str]) -> None:
         parse(run, ["MODEL", *words])
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None
-    # The plan knows flags by their names: an abbreviation would get past its checks.
+    # The plan checks complete option names, and would miss abbreviations.
     flags = {flag for group in run.groups for row in run.options_of(group) for flag in row.flags}
     for flag in (word.partition("=")[0] for word in words):
         whole_flags = [each for each in flags if flag.startswith("--") and each.startswith(flag)]

@@ -269,7 +269,7 @@ def options_of(group: type[Options]) -> Sequence[Option]:
     if not attrs.has(group):
         return group._rows
     options: list[Option] = []
-    for attribute in attrs.fields(group):  # Another package made an attrs class of its own.
+    for attribute in attrs.fields(group):  # Another package derived an attrs class.
         row: Option = attribute.metadata[_METADATA]
         row.name = attribute.name
         options.append(row)
@@ -302,7 +302,7 @@ class Rest(Texts):
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the flag and all words."""
-        return [*flags[:1], *words]  # Those with a dash belong to it, too.
+        return [*flags[:1], *words]  # Words with a dash also belong to it.
 
 
 NAMED_RUNNER = "--runner"

@@ -242,6 +242,6 @@ def _is_known(path: str) -> bool:
     root = Path(polygraphy.__file__).parent
     try:
         is_inside = any((root / name).exists() for name in (path, f"{path}.py"))
-    except OSError:  # The name is longer than any file's.
+    except OSError:  # The name is longer than file systems allow.
         is_inside = False
     return is_inside or ("/" not in path and path.endswith(".py"))

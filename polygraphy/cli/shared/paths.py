@@ -158,9 +158,9 @@ def _check_file(what: str, path: str) -> None:
                 hint="Fix the link, or use the path of the file itself.",
             )
     except FileNotFoundError:
-        names = []  # There is no such folder.
+        names = []  # The folder does not exist.
     except (OSError, ValueError):
-        return  # It may exist or not; opening it reports the error.
+        return  # Opening the file reports whether it exists.
     matches = close_matches(file.name, names, limit=1, cutoff=0.8)
     hint = f"Did you mean {file.parent / matches[0]}?" if matches else ""
     if not names and not file.parent.exists():

@@ -95,7 +95,7 @@ class AnswerLog(list[Answers]):
             ticket = self._spool.put(_pack_iterations(past)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
-        if self._packs:  # Else they stay: that costs memory, and nothing is lost.
+        if self._packs:  # Otherwise they remain in memory, and nothing is lost.
             self._tickets.append(ticket)
             self._pack_iterations += len(past)
             self._packed_matched += count_matched(past)

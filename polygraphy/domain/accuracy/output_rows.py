@@ -381,7 +381,7 @@ class _OutputSummary:
         self.matched = self.total = 0
         self.worst: WorstIteration | None = None
         self.rank = (False, -inf)
-        self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if there were any.
+        self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if any.
         self.metrics: dict[str, float | None] = {}
         self.noise: Rounding | None = None
 
@@ -399,7 +399,7 @@ class _OutputSummary:
         passed = bool(answer)
         self.total += 1
         self.matched += passed
-        # Comparison functions of users may give these.
+        # Users' comparison functions may return these.
         self.absolute = larger_metric(self.absolute, getattr(answer, "max_absdiff", None))
         self.relative = larger_metric(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):

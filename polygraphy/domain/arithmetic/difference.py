@@ -416,7 +416,7 @@ class Difference:
         stream = DifferenceStream(self._pair, "relative")
         return stream_histogram(stream, bins, None, self.threads)
 
-    # What is computed once
+    # Values that are computed once
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
@@ -430,7 +430,7 @@ class Difference:
     def _merge_mismatches(self, rows: Sequence[MismatchRow]) -> Mismatches:
         """Return the mismatches of the whole from those of its blocks."""
         rows_found = [row for row in rows if row.far]
-        if not rows_found:  # What is NaN mismatches.
+        if not rows_found:  # NaN elements mismatch.
             return _no_mismatches(self.size)
         return Mismatches(
             size=self.size,
@@ -470,7 +470,7 @@ class Difference:
         extent = self._extents.get(channel)
         if extent is not None and extent.nan:
             return math.nan
-        if extent is not None and extent.peak == 0:  # All of them are 0.
+        if extent is not None and extent.peak == 0:  # All elements are 0.
             return 0.0
         statistics = self._order_statistics(channel, quantiles, median=probability is None)
         if statistics.valid < self.size:

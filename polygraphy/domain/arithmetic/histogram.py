@@ -94,7 +94,7 @@ def stream_histogram(
         """Return the function that counts the elements of a block below each edge."""
         reader = stream.reader(scratch)
         room = scratch.floats()
-        # In float32, an edge would be rounded.
+        # In float32, edges would be rounded.
         return lambda start, stop: count(convert(reader.load(start, stop)[0], room), edges)
 
     below = [sum(column) for column in zip(*blocks.scan(stream.size, make, threads), strict=True)]
@@ -121,7 +121,7 @@ def _edges(bounds: tuple[float, float], bins: int) -> Floats:
     if low == high:
         low, high = low - 0.5, high + 0.5
     if math.isinf(high - low):
-        # Each half of the range is within float64, the whole is not.
+        # Each half of the range fits in float64, but the whole range does not.
         steps = np.linspace(0.0, 1.0, bins + 1)
         return low * (1 - steps) + high * steps
     return np.linspace(low, high, bins + 1)

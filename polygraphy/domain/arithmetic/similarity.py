@@ -80,7 +80,7 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
         value_norm=value_length.as_float(),
         reference_norm=reference_length.as_float(),
         difference_norm=difference_norm,
-        # Equal vectors have no angle, not even one of a rounding error.
+        # Equal vectors have the angle 0, without a rounding error.
         cosine=1.0 if difference_norm == 0 else _cosine(rows, value_length, reference_length),
         value_min=_extreme_of_blocks(min, [row.low for row in rows]),
         value_max=_extreme_of_blocks(max, [row.high for row in rows]),
@@ -254,7 +254,7 @@ def _length(x: Floats, free: Floats) -> _Length:
 def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free: Floats) -> float:
     """Return the cosine of the angle between two blocks; 0 if one of them is zero."""
     if a_length.mantissa == 0 or b_length.mantissa == 0:
-        # NaN has to get through from the other side.
+        # A NaN on the other side must remain NaN.
         return 0.0 * a_length.mantissa * b_length.mantissa
     if a_length.exponent:
         a = np.ldexp(a, -a_length.exponent, out=free)
@@ -265,7 +265,7 @@ def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free:
 
 def _join(lengths: Sequence[_Length]) -> _Length:
     """Return the length of a vector from the lengths of its parts."""
-    # C's hypot finds an infinity more telling than a NaN.
+    # For C's hypot, infinity takes precedence over NaN.
     if any(math.isnan(length.mantissa) for length in lengths):
         return _Length(math.nan, 0)
     unit = max((length.exponent for length in lengths if length.mantissa), default=0)
@@ -519,12 +519,12 @@ def _score_gaps(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
     border = np.partition(a, last, axis=1)[:, last, None]
     above = a > border
     ties = a == border
-    room = k - np.count_nonzero(above, axis=1)  # The first of those that tie are taken.
+    room = k - np.count_nonzero(above, axis=1)  # Of equal elements, the first ones are used.
     chosen = above | (ties & (np.cumsum(ties, axis=1) <= room[:, None]))
     highest = np.inf if b.dtype.kind == "f" else np.iinfo(b.dtype).max
     lowest = np.min(b, axis=1, where=chosen, initial=highest)
     kth = np.partition(b, last, axis=1)[:, last]
-    if b.dtype.kind == "i":  # The distance may not fit, but its 64 bits do.
+    if b.dtype.kind == "i":  # The distance may not fit, but its lower 64 bits do.
         lowest, kth = (array.astype(np.int64).view(np.uint64) for array in (lowest, kth))
     lacking = np.where(kth == lowest, 0.0, kth - lowest)
     unknown = np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1)

@@ -90,7 +90,7 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
     return [
         RowStatistics(*bounds)
         for bounds in zip(
-            # Adding 0 takes the sign from a zero, which is left to chance.
+            # Adding 0 removes the sign of a zero, which is arbitrary.
             [low + 0.0 for low in lows],
             [high + 0.0 for high in highs],
             rows.argmin(axis=1).tolist(),
@@ -556,7 +556,8 @@ def _measurer(flat: Flat, scratch: Scratch) -> Callable[[int, int], tuple[float,
         if peak == 0:
             return 0.0, 0.0, block.size
         scaled = np.divide(block, peak, out=block)
-        # Not `np.dot`: a BLAS shares each block among its threads, which takes far more time.
+        # Not `np.dot`, because a BLAS library shares each block among its threads, which takes much
+        # more time.
         return peak, float(np.square(scaled, out=scaled).sum()), block.size
 
     return measure

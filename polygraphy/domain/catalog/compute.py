@@ -61,7 +61,7 @@ class ComputePrecision:
         """Return a clause, such as ``onnxrt computes Conv and MatMul in TF32``."""
         *most, last = self.operators or ("float32",)
         names = f"{', '.join(most)} and {last}" if most else last
-        if len(self.operators) > _MOST_NAMED:  # Of a model that is too large to be looked into.
+        if len(self.operators) > _MOST_NAMED:  # For a model that is too large to be read.
             names = "convolutions and matrix products"
         return f"{self.backend or 'the backend'} computes {names} in {self.label}"
 

@@ -35,7 +35,7 @@ class Source:
     CHECKER = "onnx_checker"
     SHAPES = "onnx_shape_inference"
     RUNTIME = "onnxruntime"
-    GRAPH = "onnx_graphsurgeon"  # How the format calls what is found by looking at the graph.
+    GRAPH = "onnx_graphsurgeon"  # Names in the file format for findings about the graph.
 
 
 _PREFERRED = (Source.RUNTIME, Source.CHECKER, Source.SHAPES, Source.GRAPH, Source.LOADER)
@@ -398,7 +398,7 @@ def _cyclic_nodes(needs: list[set[int]]) -> set[int]:
 def _unsortable_nodes(needs: Mapping[int, set[int]]) -> set[int]:
     """Return the positions of the nodes that are in a cycle or depend on one."""
     sorter = TopologicalSorter(needs)
-    with suppress(CycleError):  # It still gives what comes before any cycle.
+    with suppress(CycleError):  # It still returns the nodes before any cycle.
         sorter.prepare()
     unordered = set(needs)
     while ready := sorter.get_ready():
@@ -473,7 +473,7 @@ def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
         return
     if weight.dtype == "int64":
         low, high = int(weight.values.min()), int(weight.values.max())
-        # The largest numbers stand for "to the end" in Slice, and are no sizes.
+        # In Slice, the largest numbers mean "to the end", and are not sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
             message = f"{name} has int64 values from {low} to {high}, which do not fit in int32."
@@ -500,7 +500,7 @@ def _largest_finite(values: Any) -> float:
     """Return the largest finite absolute value."""
     largest = 0.0
     for block in _blocks(values):
-        # Nearly always all are finite, and then two passes are enough.
+        # Nearly always all elements are finite, so two passes are sufficient.
         low, high = float(block.min()), float(block.max())
         if not (np.isfinite(low) and np.isfinite(high)):
             finite = block[np.isfinite(block)]

@@ -258,7 +258,7 @@ def _bad_indices(
     """Yield a violation if indices are outside an axis."""
     if not np.issubdtype(values.dtype, np.integer):
         return
-    # Before opset 11 negative indices count from the end in some operators only.
+    # Before opset 11, negative indices count from the end only in some operators.
     bad = values[(values < -size) | (values >= size)].reshape(-1)
     if bad.size:
         text = f"indices in [{-size}, {size - 1}] for axis {axis} of size {size}"
@@ -401,7 +401,7 @@ def _check_resize(call: OperatorCall) -> Iterator[Violation]:
     if scales is None and sizes is None:
         yield Violation(call.op, "scales or sizes", "it has neither", SHAPE)
     elif scales is not None and sizes is not None:
-        # Opset 11 has an empty tensor for no scales; later ones leave the input out.
+        # In opset 11, an empty tensor means no scales; later opsets omit the input.
         is_empty = scales.shape == (0,)
         if is_empty and (call.opset < _RESIZE_WITHOUT or scales.values is not None):
             return

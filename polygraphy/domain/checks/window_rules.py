@@ -86,7 +86,7 @@ def check_window(call: OperatorCall) -> Iterator[Violation]:
         size = shape[axis]
         if not size or window is None:
             continue
-        if window.count(size) < 0:  # No window at all is an empty output.
+        if window.count(size) < 0:  # Without any window, the output is empty.
             needed = window.width - window.before - window.after
             text = f"at least {needed} elements on axis {axis} for its kernel of {kernel[axis - 2]}"
             yield wrong_shape(call, data, text)
@@ -115,7 +115,7 @@ def _check_empty_windows(call: OperatorCall) -> Iterator[Violation]:
 def _check_padding(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if pads are given together with automatic padding."""
     auto, pads = call.attributes.get("auto_pad", "NOTSET"), call.attributes.get("pads")
-    # Pools that have zeros there are common, and every backend takes them.
+    # Pools with zeros there are common, and every backend accepts them.
     if auto not in _UNPADDED and pads and (any(pads) or call.op.startswith("Conv")):
         yield wrong_attribute(call, "pads", f"no pads with auto_pad {auto}")
 

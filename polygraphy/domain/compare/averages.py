@@ -29,7 +29,7 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     for iteration, answer in enumerate(answers):
         if isinstance(answer, UncomparedResult):
             return answer
-        if answer is False:  # As it was saved.
+        if answer is False:  # In the form in which it was saved.
             return UncomparedResult(f"It could not be compared in iteration {iteration}.")
     check_metrics(answers)
     first: CompareResult = answers[0]
@@ -69,7 +69,7 @@ def _mean(values: Sequence[float]) -> float | None:
     mean = exact_sum(values) / len(values)
     if math.isfinite(mean) or not all(map(math.isfinite, values)):
         return mean
-    return exact_sum(value / len(values) for value in values)  # The sum is beyond float64.
+    return exact_sum(value / len(values) for value in values)  # The sum exceeds float64.
 
 
 def _mean_of_decibels(values: Sequence[float]) -> float | None:

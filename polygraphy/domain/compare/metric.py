@@ -34,7 +34,7 @@ def _limit(value: Any) -> float:
         raise UsageError(f"A threshold must be a number, not {value!r}.") from None
     if math.isnan(number):
         raise UsageError("A threshold must not be NaN: nothing could pass it.")
-    return value if type(value) is int else number  # Files keep what was written.
+    return value if type(value) is int else number  # Files keep the original value.
 
 
 @frozen
@@ -146,7 +146,7 @@ class MetricResult(CompareResult):
             ratio = excess_ratio(abs(self.value), limit)
         if self:
             return min(ratio, 1.0) if not math.isnan(ratio) else 1.0
-        return ratio if ratio > 1 else math.inf  # A threshold that nothing can reach.
+        return ratio if ratio > 1 else math.inf  # A threshold that no value can reach.
 
     def __bool__(self) -> bool:
         """Return whether the value is within the threshold."""

@@ -23,7 +23,7 @@ from polygraphy.domain.tensors.maps import common_keys, numbers_of_maps
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 
 
-@define  # Not frozen: an iteration may have hundreds, and those take longer to create.
+@define  # Not frozen: an iteration may have hundreds, and frozen objects take longer to create.
 class Side:
     """One of the two outputs of a comparison, with facts about its model.
 
@@ -89,7 +89,7 @@ def compare_pairs(
     results: dict[str, CompareResult] = {}
     for pair in _pairs(find_output, result0, result1):
         key = pair.name0 or pair.name1 or ""
-        if key in results:  # An output may be compared with several.
+        if key in results:  # An output may be compared with several outputs.
             name0 = pair.name0 or f"nothing of {result0.runner_name}"
             key = f"{name0} vs. {pair.name1}"
         results[key] = _compare_pair(pair, result0, result1, compare, check_shapes=check_shapes)

@@ -394,7 +394,7 @@ class OutputCompareResult(CompareResult):
     def allows(self, statistic: str) -> bool:
         """Return whether one checked statistic is within tolerance."""
         if statistic == "elemwise" and self.difference is None and self._mismatches is None:
-            self.tolerance.passed({})  # Says that metrics alone cannot tell.
+            self.tolerance.passed({})  # Reports that metrics alone cannot decide.
         if statistic != "elemwise":
             fields = (f"{statistic}_absdiff", f"{statistic}_reldiff")
             return self.tolerance.allows(
@@ -426,7 +426,8 @@ class OutputCompareResult(CompareResult):
         if statistic != "elemwise" or bound <= 1:
             return bound
         worst = self.mismatches.worst if self.mismatches is not None else None
-        if worst is None and self.difference is not None:  # All match: ask a stricter limit.
+        # All elements match: try a stricter limit.
+        if worst is None and self.difference is not None:
             worst = self.difference.mismatches(limits.atol * 1e-6, limits.rtol * 1e-6).worst
         return bound if worst is None else self._ratio(worst.absolute, worst.relative)
 
@@ -513,13 +514,13 @@ class OutputCompareResult(CompareResult):
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
                 self.arrays = self._explain = self._formed = None
                 return
-        if not self:  # Why is only asked of failures.
+        if not self:  # Only failures have a reason.
             _ = self.is_rounding
         if self.arrays is not None:
             known = self._known_metrics()
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
-            # Which the maxima alone do not tell.
+            # The maxima alone do not show this.
             if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
                 self._excess = self.excess
             if known is None and self.difference is not None:
@@ -637,7 +638,7 @@ def columns_of(results: Iterable[Any]) -> Columns | None:
         metrics += _NUMBERS(result._metrics)
     try:
         return tuple(shared), array("d", metrics)
-    except TypeError:  # A metric is not known.
+    except TypeError:  # The metric is unknown.
         return None
 
 

@@ -13,7 +13,7 @@ from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 
-if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need later.
+if TYPE_CHECKING:  # Comparing imports NumPy, which a program may need only later.
     from polygraphy.domain.compare.pairwise import Side
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.limits import Tolerance
@@ -120,14 +120,14 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         statistics = checked if isinstance(checked, str) else tuple(checked)
         try:
             return _shared_tolerance(statistics, *tolerances, rounding, self.given_by)
-        except TypeError:  # Something is not even hashable: let it say what is wrong.
+        except TypeError:  # The value is not hashable: let the constructor report the error.
             return _make_tolerance(statistics, *tolerances, rounding, self.given_by)
 
     def shared_limits(self) -> tuple[Tolerance, float] | None:
         """Return the tolerance and the quantile of all outputs; None if outputs differ in them."""
         settings = self.rtol, self.atol, self.check_error_stat, self.error_quantile
         if self._shared is None or any(map(is_not, settings, self._shared[0])):
-            # A derived class may choose by name; a list may change later.
+            # A derived class may choose by name, and a list may change later.
             is_shared = type(self) is SimpleCompareFunc and AUTO not in settings[:2]
             is_shared = is_shared and not any(
                 isinstance(each, (Mapping, list)) for each in settings

@@ -65,7 +65,7 @@ def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
     finite = np.isfinite(array_values)
     if not np.array_equal(cast_values[~finite], array_values[~finite], equal_nan=True):
         return False
-    # A type without infinity saturates, so the result does not tell: the value does.
+    # A type without infinity saturates, so the result does not show an overflow; the value does.
     largest = _largest(target)
     return bool(
         np.isfinite(cast_values[finite]).all() and (np.abs(array_values[finite]) <= largest).all()
@@ -75,7 +75,7 @@ def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
 def _largest(target: np.dtype[Any]) -> float:
     """Return the largest finite value of a data type; infinity for NumPy's own types."""
     if target.kind == "f":
-        return np.inf  # NumPy's own types overflow to infinity, which is seen in the result.
+        return np.inf  # NumPy's own types overflow to infinity, which is visible in the result.
     import ml_dtypes
 
     limits: Any = ml_dtypes.finfo
@@ -115,12 +115,12 @@ def own_copy(data: Any) -> Any:
         return np.array(data)
     if hasattr(data, "__cuda_array_interface__") and hasattr(data, "numpy"):
         return data.clone() if hasattr(data, "clone") else data.numpy()
-    for method in ("clone", "copy"):  # As PyTorch and CuPy call it.
+    for method in ("clone", "copy"):  # PyTorch and CuPy use this name.
         if hasattr(data, "dtype") and hasattr(data, method):
             return getattr(data, method)()
     try:
         return deepcopy(data)
-    except Exception:  # A class of the user's.
+    except Exception:  # A class of the user.
         return data
 
 
@@ -459,7 +459,7 @@ class StreamingDataLoader:
             UsageError: there are no paths, one is a folder and `allow_dirs` is False, or a
                 preprocessing step does not exist.
         """
-        # Data that are made up do without.
+        # Generated data does not need it.
         from polygraphy.domain.data.preprocessing import Preprocess
 
         self.preprocess = dict(preprocess or {})
@@ -481,7 +481,7 @@ class StreamingDataLoader:
         if holds_pictures(self.paths[0]):
             return chain(self._pictures(self.paths[0]), *later)
         opened = resolve(ResultStore).iterate(self.paths[0], dict)
-        first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
+        first = list(islice(opened, 1))  # Read the file now, so that a damaged file fails now.
         return chain(first, opened, *later)
 
     def _iterate_file(self, path: str | Path) -> Iterator[dict[str, Any]]:
@@ -509,7 +509,7 @@ class StreamingDataLoader:
                 continue
             [(name, (_, shape))] = inputs.items()
             fitted = array if shape is None else fit_shape(array, shape)
-            if fitted is None or (fitted.ndim == 4 and len(fitted) > 1):  # A picture is one sample.
+            if fitted is None or (fitted.ndim == 4 and len(fitted) > 1):  # An image is one sample.
                 raise InputError(
                     f"{file}: the image has shape {format_shape(array.shape)}, but input"
                     f" {name!r} has {format_shape(shape)}.",

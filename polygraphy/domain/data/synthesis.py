@@ -70,7 +70,7 @@ def sample(
     """
     dtype: DataTypeEntry = meta.dtype
     shape = override_dynamic_shape(meta.shape or ())
-    if math.prod(shape) * 8 > sys.maxsize:  # NumPy draws numbers of eight bytes.
+    if math.prod(shape) * 8 > sys.maxsize:  # NumPy generates numbers of eight bytes.
         raise InputError(
             f"Input {name!r} has shape {format_shape(shape)}, which does not fit into memory.",
             hint="Set a smaller shape with --input-shapes.",
@@ -82,7 +82,7 @@ def sample(
         return _draw_integers(generator, name, dtype, shape, low, high)
     is_text = dtype == DataType.STRING
     native = np.dtype(np.float64) if is_text else dtype.numpy()
-    with np.errstate(over="ignore"):  # What a narrow type cannot hold becomes infinite.
+    with np.errstate(over="ignore"):  # Values that do not fit in a narrow type become infinite.
         if is_exhausted:
             drawn = generator.randint(math.ceil(low), math.floor(high) + 1, size=shape)
             numbers = drawn if is_text else np.asarray(drawn).astype(native)
@@ -246,7 +246,8 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the feed dictionary of each iteration."""
-        generator = np.random.RandomState(0)  # Seeding one costs a fiftieth of making one.
+        # Seeding a generator takes a fiftieth of the time of creating one.
+        generator = np.random.RandomState(0)
         return (self._feed(index, generator) for index in range(self.iterations))
 
     def __getitem__(self, index: int) -> dict[str, Any]:

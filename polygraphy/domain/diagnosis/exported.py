@@ -99,7 +99,7 @@ def same_tensors(
     for name, fingerprint in prints.items():
         if name in known_pairs:
             continue
-        apart = {  # Beyond, no rounding explains it.
+        apart = {  # Beyond this, rounding does not explain it.
             other_name: distance
             for other_name in alike.get((fingerprint.shape, fingerprint.kind), ())
             if (distance := fingerprint.distance(program_prints[other_name])) <= LARGE

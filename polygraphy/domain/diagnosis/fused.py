@@ -104,7 +104,7 @@ def _trace_suspect(
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
     if suspect.change.kind == "missing_node" and len(suspect.nodes) == 1:
-        # What is missing stands behind the last of the nodes that were fused.
+        # The missing node follows the last of the fused nodes.
         outputs = (
             model.operation_producers.get(name) for name in fused.nodes[suspect.nodes[0]].outputs
         )
@@ -258,7 +258,7 @@ def _trace_folded(
     if differing == {2}:
         bare = tuple(index for index in indexes if len(model.nodes[index].inputs) < 3)
         biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]
-        # Where other convolutions have a bias, the one that has none has lost it.
+        # If other convolutions have a bias, the one without a bias has lost it.
         has_lost_bias = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
         if has_lost_bias and not _is_explained_by_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
@@ -266,7 +266,7 @@ def _trace_folded(
         own_biases = [index for index in indexes if len(model.nodes[index].inputs) > 2]
         if scaled or not own_biases or _scales_offset(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=scaled or norms)
-        # A bias of the convolution and an offset of the normalization add to the same number.
+        # A bias of the convolution and an offset of the normalization add up to one number.
         return evolve(suspect, nodes=tuple(sorted({*own_biases, *norms})))
     epsilon = _folding_epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
@@ -403,7 +403,7 @@ def _attribute(
         if tiny:
             return evolve(suspect, nodes=tiny)
     if name == "alpha" and attribute is not None:
-        # A product with a number became one of a product of matrices.
+        # A product with a number became part of a matrix product.
         scaling = tuple(
             index
             for index in indices

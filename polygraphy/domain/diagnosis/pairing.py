@@ -191,7 +191,7 @@ def _pair_by_names(pairing: Pairing) -> None:
             continue
         index, other_index = model.operation_producers[name], reference.operation_producers[name]
         node, twin = model.nodes[index], reference.nodes[other_index]
-        # A name that a program made up may be that of another tensor in the other model.
+        # A generated name may belong to a different tensor in the other model.
         if index in pairing.nodes or not set(node.inputs) & set(twin.inputs):
             continue
         if _kind(node) == _kind(twin) and node.inputs == twin.inputs:

@@ -521,7 +521,7 @@ def _solve_scale(
             moved = coded - lower
             expected = (real * moved).sum(axes) / (moved * moved).sum(axes)
             yield expected
-            if node.op == "QuantizeLinear":  # Rounding leaves the scale open.
+            if node.op == "QuantizeLinear":  # Rounding leaves the scale undetermined.
                 for share in (-3e-3, 3e-3, -1e-3, 1e-3, -3e-4, 3e-4, -1e-2, 1e-2):
                     yield expected * (1 + share)
                 yield scale * np.round(expected.reshape(shape) / scale, 2)
@@ -652,7 +652,7 @@ def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> 
         (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
         for i in range(rank)
     ]
-    for extra_step in range(max(steps)):  # What a step does not reach may be padded, or not.
+    for extra_step in range(max(steps)):  # Elements that no step reaches may be padded or not.
         sums = [
             max(value, 0) + (extra_step if step > extra_step else 0)
             for value, step in zip(least, steps)

@@ -307,7 +307,7 @@ def _bodies(
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
     inner_suspects = suspects(inner)
     if inner_suspects:
-        # A node that is another one is also missed beside its neighbors.
+        # A node with a different operator is also missing next to its neighbors.
         inner_suspects = (
             inner_suspects[:1] if inner_suspects[0].cause == "structure" else inner_suspects
         )

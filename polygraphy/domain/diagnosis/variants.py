@@ -324,7 +324,7 @@ def _flag_variants(node: Node) -> Iterator[Variant]:
             continue
         change = changes.other_attribute(node.op, name, is_on, 1 - is_on)
         variant = with_attribute(node, name, "int", 1 - is_on)
-        if name == "training_mode" and is_on:  # Only in training are there other outputs.
+        if name == "training_mode" and is_on:  # Other outputs exist only in training.
             variant = evolve(variant, outputs=variant.outputs[:1])
         yield Variant("attribute", change, variant)
 
@@ -544,7 +544,7 @@ def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
             shown_value = value[0] if attribute.kind == "int" else value
             own_number = own_indices[0] if attribute.kind == "int" else own_indices
             if attribute.name == "batch_dims" and min(value) < 0:
-                continue  # No operator takes it, and shape inference crashes.
+                continue  # No operator accepts it, and shape inference crashes.
             change = changes.other_attribute(node.op, attribute.name, own_number, shown_value)
             yield Variant(
                 "attribute",
@@ -654,9 +654,9 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
-    if node.op in QUANTIZING:  # Its input is right, and there is nothing else.
+    if node.op in QUANTIZING:  # Its input is correct, and there is nothing else to change.
         return "quantization", changes.other_quantization(side.nodes[index].label)
-    # With one input, which is right, there is nothing else, unless it may be another operator.
+    # Its only input is correct, so only the operator can be changed.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
     is_settings = is_settings and not any(node.op in ops for ops in _ALIKE)
     unknown = "attribute" if is_settings else "changed"

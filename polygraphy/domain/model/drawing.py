@@ -58,7 +58,7 @@ def _longest_paths(after: list[list[int]], waiting: list[int], ready: deque[int]
             vertex = ready.popleft()
             placed[vertex] = True
             for end in after[vertex]:
-                if placed[end]:  # The edge closes a circle, and points upwards.
+                if placed[end]:  # The edge closes a cycle, and points upwards.
                     continue
                 rows[end] = max(rows[end], rows[vertex] + 1)
                 waiting[end] -= 1
@@ -68,7 +68,7 @@ def _longest_paths(after: list[list[int]], waiting: list[int], ready: deque[int]
             next_in_circle += 1
         if next_in_circle == len(after):
             return rows
-        ready.append(next_in_circle)  # Only circles are left: they are cut at their first vertex.
+        ready.append(next_in_circle)  # Only cycles are left: they are cut at their first vertex.
         waiting[next_in_circle] = -1
 
 

@@ -143,7 +143,8 @@ class Origin:
         return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
 
 
-@frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
+# A large model has tens of thousands of nodes, and this creates them in half the time.
+@frozen(slots=False)
 class Node:
     """One operation, with the names of the tensors that it reads and computes; an empty name is an
     omitted operand."""
@@ -236,7 +237,7 @@ def constant_weight(node: Node) -> Weight | None:
         if attribute.name in _NUMBERS and attribute.kind != "reference":
             dtype, itemsize = _NUMBERS[attribute.name]
             shape = (len(attribute.value),) if attribute.name.endswith("s") else ()
-            import numpy as np  # Reading names and shapes starts without it.
+            import numpy as np  # Names and shapes can be read without it.
 
             values = np.array(attribute.value, object if dtype == "string" else dtype)
             return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
@@ -392,7 +393,7 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     head = f"{narrow if rounded else weight.dtype} {weight.shape} "
     if weight.values is None:
         return head + weight.name
-    import numpy as np  # Reading names and shapes starts without it.
+    import numpy as np  # Names and shapes can be read without it.
 
     array = np.ascontiguousarray(weight.values)
     if rounded:

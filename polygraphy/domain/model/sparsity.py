@@ -77,7 +77,7 @@ def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
 
 def _count_dense_groups(block: np.ndarray[Any, Any]) -> int:
     """Return the number of groups with more nonzero elements than 2:4 sparsity allows."""
-    is_narrow = block.dtype.itemsize == 2  # Comparing such numbers is done one by one.
+    is_narrow = block.dtype.itemsize == 2  # Such numbers are compared one by one.
     nonzero = (block.view(np.uint16) & _NARROW) != 0 if is_narrow else block != 0
     if nonzero.shape[2] == 1:
         # Four flags in a row are one 32-bit number; its bits are counted by two shifts.
@@ -202,7 +202,7 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
 
     with ThreadPoolExecutor(threads) as pool:
         runs = [range(begin, min(begin + share, rows), step) for begin in range(0, rows, share)]
-        for _ in pool.map(prune_rows, runs):  # which raises what a thread raised
+        for _ in pool.map(prune_rows, runs):  # raises the error of a thread
             pass
     return pruned
 
@@ -219,7 +219,7 @@ def _prune(array: Array, result: Array) -> None:
     # the middle of all four.
     low = np.maximum(np.minimum(size[0], size[1]), np.minimum(size[2], size[3]))
     high = np.minimum(np.maximum(size[0], size[1]), np.maximum(size[2], size[3]))
-    is_tie = (low == high) & (low != 0)  # Zeros may be kept as well: they are zero.
+    is_tie = (low == high) & (low != 0)  # Zeros may also be kept: they are zero.
     tied = size[:, is_tie] if is_tie.any() else None
     # What is kept is at least as large as the larger one in the middle: all bits are set there.
     kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)

@@ -227,7 +227,7 @@ def _activation_peak(graph: Graph) -> tuple[int, str, int]:
             if name and name not in weights and name not in sizes:
                 size = sizes[name] = _size(graph.tensors.get(name))
                 alive += size or 0
-                if name not in last_use:  # Nothing reads it: it dies with its node.
+                if name not in last_use:  # No node reads it, so it is freed after its node.
                     dying.setdefault(step, []).append(name)
         if alive > peak:
             peak, peak_node = alive, node.name or f"{node.op} (node {step})"

@@ -158,7 +158,7 @@ class _ProfileJoin:
             twin = by_name.get(executed.name)
             ends = self._last_outputs(by_origin[index]) if index in by_origin else []
             if len(ends) == 1:
-                if last[ends[0]] == index:  # Those before it compute a part of it.
+                if last[ends[0]] == index:  # Earlier nodes compute a part of it.
                     names.setdefault(executed.makes[0], ends[0])
             elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
@@ -323,7 +323,7 @@ class _ProfileJoin:
                     parents[root(index)] = root(maker[name])
         first: dict[frozenset[int], int] = {}
         for index, nodes in origins.items():
-            if not self.executed[index].makes:  # Names are all that is known.
+            if not self.executed[index].makes:  # Only names are known.
                 parents[root(index)] = root(first.setdefault(nodes, index))
         groups: dict[int, list[int]] = {}
         for index in range(len(produced)):

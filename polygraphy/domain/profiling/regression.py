@@ -113,7 +113,7 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     slower_nodes = [
         SlowerNodes(join_words(part.labels), part.before, part.after)
         for (_, name), part in parts.items()
-        if (len(part.sides) > 1 or not name)  # No inserted nodes take no time.
+        if (len(part.sides) > 1 or not name)  # Without inserted nodes, their time is 0.
         and part.after > _SLOWER * part.before
         and part.after - part.before > max(_SPREADS * part.spread, _NOTABLE * total)
     ]

@@ -284,7 +284,7 @@ def profile_table(
     """
     if model is None:
         model = next((profile.model for profile in profiles if profile.model is not None), None)
-    if model is None:  # Then executed nodes are all that there is to show.
+    if model is None:  # Then only executed nodes can be shown.
         model = ModelNodes([])
     joins = [join_profile(model, profile) for profile in profiles]
     if model.nodes:

@@ -286,7 +286,7 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), rint))
     values = scheme.values(codes)
     factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
-    shifted = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
+    shifted = min(_error(values, exact), _error(factor * values, exact))  # With a different scale.
     return bool(rint != zero and _error(moved.values(codes), exact) < _SHARE * shifted)
 
 

@@ -309,7 +309,7 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
         middle = np.full(np.shape(steps), float(scheme.stored_type.middle))
         candidates.append(Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block))
     error, best, least = inf, scheme, exact
-    for candidate in candidates:  # Only the values of the best one stay in memory.
+    for candidate in candidates:  # Only the values of the best candidate remain in memory.
         values = _round_trip(candidate, exact)
         remaining_error = _rms(values - exact)
         if remaining_error < error or best is scheme:

@@ -64,7 +64,8 @@ class RmsRatio:
 
     def __call__(self, outputs: Outputs, reference: Outputs) -> float:
         """Return the ratio; infinite if outputs have infinities or NaN that the reference lacks."""
-        if reference is not self._reference:  # A search compares hundreds of sets with the same.
+        # A search compares hundreds of sets with the same reference.
+        if reference is not self._reference:
             self._reference, self._sizes, self._exact = reference, {}, {}
         return max(
             (self._output_ratio(name, outputs, reference) for name in reference), default=0.0
@@ -89,7 +90,7 @@ class RmsRatio:
                 error = value - exact
                 np.square(error, out=error)
                 total = float(error.sum())
-            if not isfinite(total):  # Only then it matters which elements are not finite.
+            if not isfinite(total):  # Only in this case, it matters which elements are not finite.
                 finite = np.isfinite(exact)
                 if not np.array_equal(np.isfinite(value), finite):
                     return inf

@@ -191,7 +191,7 @@ class SetSearch:
         kept_names = self._smallest_good(kept_names)
         if kept_names is not None:
             proven = self._prove_size(len(kept_names), proven)
-            # A smaller set may be enough, against the prediction.
+            # Despite the prediction, a smaller set may be sufficient.
             kept_names = self._smallest_good(kept_names) or kept_names
             value = self._known[self.sites(self._rules.site_requests.nodes(kept_names))]
         return Search(kept_names, value, self.runs, proven, self._curve, is_cut_short)
@@ -343,7 +343,8 @@ class SetSearch:
                 continue
             self._check_time()
             if count < size and count < len(self._path):
-                self._levels[count] = [self._path[count]]  # Hopeless: its sets were not run.
+                # These sets cannot reach the target, so they were not run.
+                self._levels[count] = [self._path[count]]
                 continue
             most = max(_LEAST_BEAM, min(_BEAM, _GROWN // len(self._groups)))
             powers: dict[int, int] = {}

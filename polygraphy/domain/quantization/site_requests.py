@@ -109,7 +109,7 @@ class SiteRequests:
                     for nodes in (marked, biased)
                 )
                 if not before | added:
-                    continue  # Nobody quantizes what it follows.
+                    continue  # No node quantizes its input.
                 self._conditions[number] = before, added
                 for at in numbers_of(before | added):
                     self._followers[at] |= bit

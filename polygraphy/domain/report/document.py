@@ -292,7 +292,7 @@ def _number_of(value: Any) -> Any:
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
-# How a document is made.
+# Creation of a document.
 
 Detail = Callable[["CompareResult"], "Mapping[str, Any] | None"]
 """Returns what is known besides about an output that failed."""
@@ -520,7 +520,7 @@ class Recorder:
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Record the result of a comparison."""
         tables = self._new_table.tables(result)
-        if len(tables) != len(result):  # They were loaded.
+        if len(tables) != len(result):  # The results were loaded.
             tables = self._new_table.of(result, measures=self._new_table.measures)
         from polygraphy.domain.accuracy.output_rows import pairs_with_rows
 

@@ -561,7 +561,7 @@ def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
         command: the command line of the run.
         known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
     """
-    without = _remove_options(_words(command), _TOLERANCES)  # It judges by rounding.
+    without = _remove_options(_words(command), _TOLERANCES)  # It already judges by rounding.
     without = _remove_options(without, _ABOUT_OUTPUT, most=1)
     words = [word for word in without if word not in _LEFT_OUT]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
@@ -592,7 +592,7 @@ def _words(command: str) -> list[str]:
     """Return the words of a command line as a shell reads them."""
     try:
         return shlex.split(command)
-    except ValueError:  # It is not one that a shell reads.
+    except ValueError:  # A shell cannot read it.
         return command.split()
 
 

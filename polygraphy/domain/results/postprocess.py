@@ -90,7 +90,7 @@ def _descending_keys(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         floats: npt.NDArray[Any] = array if array.dtype.kind == "f" else array.astype(np.float64)
         return -floats
     integers: npt.NDArray[Any] = array if array.dtype.kind in "biu" else array.astype(np.int8)
-    # The complement turns the order around for signed and unsigned integers, and never overflows.
+    # The complement reverses the order of signed and unsigned integers, and never overflows.
     return ~integers
 
 

@@ -314,7 +314,7 @@ def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
     for results in stream:
         _name_origin(path, results)
         yield results
-        del results  # Nothing of this iteration is held while the next one is read.
+        del results  # Release this iteration before the next one is read.
 
 
 def _name_origin(path: str, results: RunResults) -> None:

@@ -162,7 +162,7 @@ class _Lifetimes:
                 break
             if stop == len(self._layers) or not any(self._is_alive(name, stop) for name in fixed):
                 best = stop
-        assert best is not None  # The end of the model always is a cut.
+        assert best is not None  # The end of the model is always a cut.
         return best
 
     def cuts(self, fixed: Iterable[str]) -> list[bool]:

@@ -131,7 +131,7 @@ def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | No
             arrays[name] = feed[name].copy()
             arrays[name][:, :pads] = 0
         for name in plan.roles.inputs_of(POSITIONS):
-            if arrays[name].ndim == 2:  # Those of slots in a cache go on as they are.
+            if arrays[name].ndim == 2:  # Slots in a cache remain unchanged.
                 arrays[name] = np.maximum(arrays[name] - pads, 0).astype(arrays[name].dtype)
         padded.append(feed.with_arrays(arrays))
     return padded

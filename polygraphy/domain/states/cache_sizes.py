@@ -44,7 +44,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
         for node in inner.nodes:
             positions = _PACKED_OR_KEY.get(node.op, ())
             if node.op == "Attention" and node.domain == "com.microsoft":
-                continue  # Its single past holds keys and values in another layout.
+                continue  # Its single past holds keys and values in a different layout.
             for read in (node.inputs[at] for at in positions if at < len(node.inputs)):
                 shape = shapes.get(read, ())
                 if len(shape) != 4:

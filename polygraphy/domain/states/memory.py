@@ -63,7 +63,7 @@ class StepFacts:
         if pair is None:
             if value.ndim <= self.axis:
                 return None, self.start
-            # It may have only the last positions.
+            # It may contain only the last positions.
             return self.axis, self.start + max(0, self.length - value.shape[self.axis])
         if pair.kind not in (GROWS, SLOTS, RING) or pair.axis is None:
             return None, self.start
@@ -156,7 +156,7 @@ class StateMemory:
         for pair in feed.pairs:
             new, old = outputs.get(pair.output), fed.get(pair.input)
             if new is None and pair.source == FIRST_MODEL and step.index:
-                continue  # Later steps leave it as it is.
+                continue  # Later steps do not change it.
             if new is None:
                 raise BackendError(
                     f"{name} has no output {pair.output!r}, the next value of"
@@ -164,10 +164,10 @@ class StateMemory:
                 )
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
             if is_kept and step.index and _size(new) < _size(old):
-                self.states[pair.input] = old  # A branch that only decodes leaves it out.
+                self.states[pair.input] = old  # A branch that only decodes omits it.
             else:
                 self.states[pair.input] = new
-            if not step.is_last or pair.kind == RING:  # What was never written is arbitrary.
+            if not step.is_last or pair.kind == RING:  # Unwritten memory is arbitrary.
                 shown_outputs[pair.output] = _new_part(pair, old, new, step)
         return shown_outputs
 

@@ -442,7 +442,7 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
         and new_indices is not None
         and new_indices[axis] == shape[axis]
     ):
-        kind, open_axis = _kind_by_shape(output, read)  # Halves of a head are joined, too.
+        kind, open_axis = _kind_by_shape(output, read)  # Halves of a head are also joined.
         return (kind, open_axis) if kind == GROWS else (REPLACED, None)
     if isinstance(shape[axis], int):
         is_longer = (

@@ -49,10 +49,10 @@ def remaining_pairs(
             or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
         )
     ]
-    # Something is left for the data, and for what is computed of them.
+    # Some memory remains for the data, and for results computed from it.
     has_data = len(inputs) > 1 and len(outputs) > 1
     if len(remaining_outputs) < 2:
-        # The data come first, and so does what is computed of them.
+        # The data has priority, and so do results computed from it.
         is_data = remaining_outputs == [(graph.outputs[0].name, graph.inputs[0].name)]
         return remaining_outputs if has_data and not is_data else []
     behind = {output: _inputs_behind(graph, output) for output, _ in remaining_outputs}

@@ -283,7 +283,7 @@ def is_slower(row: Row, before: Mapping[str, Any]) -> bool:
     return (slowdown(row, before) or 0.0) > _SLOWER
 
 
-# What failures have in common.
+# Common properties of failures.
 
 
 @frozen

@@ -201,7 +201,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     _check_data_flags("flags", flags, reference)
     _check_reference_flags(reference.flags)
     for runner in runners:
-        if runner.flags != reference.flags:  # Those of the reference make the inputs.
+        if runner.flags != reference.flags:  # The flags of the reference determine the inputs.
             _check_data_flags(f"runner {runner.name!r}", runner.flags, reference)
     for row in precisions:
         for words in row.flags.values():

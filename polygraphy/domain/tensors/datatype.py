@@ -264,7 +264,7 @@ def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
         return None
     is_meant = isinstance(dtype, (str, np.dtype)) or dtype in (object, np.object_)
     if resolved.kind == "O" and not is_meant:
-        return None  # NumPy takes any class for a kind of object.
+        return None  # NumPy accepts any class as a kind of object.
     if resolved.kind in "USOT":
         return DataType.STRING
     return _FROM_NUMPY.get(resolved.name)

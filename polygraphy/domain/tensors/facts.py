@@ -108,7 +108,7 @@ def compute_precision(facts: Facts | None) -> ComputePrecision | None:
 
 def is_bounded(facts: Facts | None, name: str) -> bool:
     """Return whether the elements of an output are known to lie between -1 and 1."""
-    return name in getattr(facts, "bounded", ())  # Facts of a runner of somebody's own may lack it.
+    return name in getattr(facts, "bounded", ())  # The facts of a user's runner may lack it.
 
 
 def is_ordered(facts: Facts | None, name: str) -> bool:
@@ -204,7 +204,7 @@ class DeferredFacts:
 
         try:
             pickle.dumps((self._find, self._may_limit_inputs))
-        except Exception:  # Each kind of object that cannot be pickled raises its own.
+        except Exception:  # Each kind of object that cannot be pickled raises its own error.
             return _unchanged_facts, (self._facts(),)
         return type(self), (self._find, self._may_limit_inputs)
 

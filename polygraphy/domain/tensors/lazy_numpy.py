@@ -16,7 +16,7 @@ else:
 
     def __getattr__(name):
         """Return an attribute of NumPy, which is imported on first use."""
-        if name.startswith("__"):  # Tools ask every global for such names as `__wrapped__`.
+        if name.startswith("__"):  # Tools look up names such as `__wrapped__` in every global.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import numpy
 

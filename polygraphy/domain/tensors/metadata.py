@@ -98,7 +98,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
         for name, value in feed_dict.items():
             keys = common_keys(value)
             array = numbers_of_maps(value, keys) if keys else value
-            shape = getattr(array, "shape", None)  # The address of memory on a device has none.
+            shape = getattr(array, "shape", None)  # An address of device memory has no metadata.
             dtype = getattr(array, "dtype", None)
             metadata.add(name, dtype, None if shape is None else tuple(shape))
         return metadata

@@ -317,7 +317,7 @@ def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], in
     length = None if layout.shape is None else layout.shape[axis]
     before = (*shape[:axis], length if isinstance(length, int) else 1, *shape[axis + 1 :])
     labels = _labels(layout.operands[0], before, number)
-    if labels.shape[axis] != 1:  # Which part an element is of, only the data tell.
+    if labels.shape[axis] != 1:  # Only the data shows which part an element belongs to.
         raise UnresolvedError
     return labels
 

@@ -155,7 +155,7 @@ class _DivergenceSearch:
         self._theirs = trace.values
         self._inputs = dict(inputs)
         total = max(sum(trace.sizes().values()), 1)
-        # The model may compute more of itself, such as copies of weights that layers share.
+        # The model may compute additional tensors, such as copies of weights that layers share.
         own = min(_OWN * tensor_bytes(case.model, feed), case.resident_limit / _SHARE)
         self._limit = max(_GROWTH * total, own)
         weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
@@ -198,7 +198,7 @@ class _DivergenceSearch:
             return None
         if len(fewest) == len(replaced):
             return nearer
-        # What was replaced meanwhile is computed again, so that more lies between right tensors.
+        # Compute replaced tensors again, so that more nodes lie between correct tensors.
         fewest = [self._without_others(divergence, fewest) for divergence in fewest]
         values = self._compute_with(fewest)
         if values is None:
@@ -233,8 +233,8 @@ class _DivergenceSearch:
         """Return the divergences whose tensors to replace next."""
         equal_tensors = self._pair_equal_tensors(values, divergences.values())
         makers = self._borders.makers_of(equal_tensors, divergences)
-        # What has the name, or the shape, may be something else: it is not if more becomes the same
-        # behind it.
+        # A tensor with the same name or shape may be a different one. It is the same if more later
+        # tensors become equal.
         refused: set[str] = set()
         while not self._budget.is_spent and (
             named := self._borders.find_first(values, equal_tensors, refused)
@@ -282,7 +282,7 @@ class _DivergenceSearch:
                 and best is not None
                 and self._rank(candidate) < self._rank(best.border)
             ):
-                best = divergence  # What a normalization makes of its own result is the same again.
+                best = divergence  # Normalizing a normalized tensor does not change it.
             if most >= total and best is not None and self._has_same_operator(best.border):
                 break
             if most > 1 and since >= _PATIENCE:
@@ -347,7 +347,7 @@ class _DivergenceSearch:
         instead = tuple(name for index in region for name in other_nodes[index].makes)
         expected, shape = self._theirs[border.twin], np.shape(values[border.tensor])
         if expected.shape != shape and expected.size == np.prod(shape):
-            expected = expected.reshape(shape)  # Products of matrices are often flattened.
+            expected = expected.reshape(shape)  # Matrix products are often flattened.
         read = dict.fromkeys(
             name for i in border.nodes for name in nodes[i].reads if name in equal_names
         )

@@ -200,7 +200,7 @@ class _GroupSearch:
             or (None if group.states_change else change.find_other_change())
         )
         if reason is None and not group.states_change:
-            # Something may be missing before the node, or two of its inputs may be exchanged.
+            # A node may be missing before this node, or two of its inputs may be swapped.
             wider = [_with_makers(self.case, self.found, divergence) for divergence in divergences]
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
@@ -285,7 +285,7 @@ def _without_bias(case: Case, variant: Variant) -> Node | None:
     graph = case.model.graph
     reader = graph.nodes[graph.operation_producers[output_name(variant)]]
     moved = [name for name, other in zip(reader.inputs, variant.node.inputs) if name != other]
-    # A bias of either operand of a sum has the same effect.
+    # A bias of either operand of an addition has the same effect.
     operands = reader.inputs if reader.op == "Add" else moved
     makers = [
         case.model.nodes[graph.producers[name]]
@@ -409,7 +409,7 @@ def _repair_builder(
         set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
         for reason in reasons
     ):
-        return lambda: None  # What is missing is only in the reference, from where it was taken.
+        return lambda: None  # Missing nodes are only in the reference, which is their source.
     try:
         for reason in reasons:
             part = part.change(output_name(reason.variant), reason.variant)

@@ -43,7 +43,7 @@ def find_differences(
     """Return the differences that cause an error of the outputs, up to a relative size."""
     model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
     is_same_structure = len(differing) <= FEW_DIFFERENCES
-    # The reference may be a graph that was optimized.
+    # The reference may be an optimized graph.
     fused = None if is_same_structure else _optimize_alike(case, pair, len(differing))
     if fused is not None and most < LARGE / 3:
         return Differences()
@@ -71,9 +71,9 @@ def find_differences(
     is_small = not is_folded and (is_same_structure or position <= (_FEW_PLAIN if is_plain else 1))
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
-            return proven  # They say what was changed, where values only say between what.
+            return proven  # They show what was changed; values only show between which tensors.
         is_proven = all(culprit.remedy.proven for culprit in by_values)
-        # Several that only match together may bring along what another tool writes differently.
+        # Differences that match only together may include other spellings of another tool.
         is_vague = parting.is_open and not is_proven and len(culprits) == 1
         if is_vague or len(by_values) > len(culprits):
             return proven
@@ -81,7 +81,7 @@ def find_differences(
         is_open = proven.is_open and any(c in culprits and len(c.nodes) > 1 for c in by_values)
         repaired = parting.repaired or proven.repaired
         return evolve(parting, repaired=repaired, is_open=parting.is_open or is_open)
-    # Taking over much of the reference makes the outputs match whatever is wrong.
+    # If most of the reference is restored, outputs match regardless of the fault.
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
 
 

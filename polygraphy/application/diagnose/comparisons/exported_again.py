@@ -63,7 +63,7 @@ def export_again(
         name: {
             axis: dim
             for axis, dim in enumerate(meta.shape or ())
-            if isinstance(dim, str) and not dim.isdigit()  # Some exporters write lengths as names.
+            if isinstance(dim, str) and not dim.isdigit()  # Some exporters use lengths as names.
         }
         for name, meta in case.model.inputs.items()
     }

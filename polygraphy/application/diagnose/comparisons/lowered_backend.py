@@ -93,7 +93,7 @@ def compare_lowering(
     opened: OpenedLowering | str
     try:
         half = open_half(proto, dtype)
-    except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
+    except ModelError as error:  # For an older opset, outputs can be compared, but nodes cannot.
         opened, tolerance = str(error), Tolerance(dtype, case.facts)
         feeds, run = choose_feeds_for_parties(case, data_loader), None
     else:
@@ -112,7 +112,7 @@ def compare_lowering(
     if worst.is_tolerable:
         return Found(DiagnosisResult(AGREE), case)
     with case.record_step(titles.in_float32(party.name)) as notes:
-        # With its rewrites: what they break is also wrong in float32.
+        # With rewrites, because a fault of a rewrite also shows in float32.
         wide = party.in_float32().load(proto)
         is_lowering = tolerance.worst_error(exact, map(wide, feeds)).is_tolerable
         notes.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)

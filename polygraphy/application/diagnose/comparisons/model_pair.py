@@ -124,7 +124,8 @@ class ModelPair:
         """
         constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))
         differences = suspects(self.pairing)
-        if not differences or len(differences) > FEW_DIFFERENCES:  # Optimizing makes many.
+        # Optimizers create many of these.
+        if not differences or len(differences) > FEW_DIFFERENCES:
             return constant
         names = dict.fromkeys(
             name for suspect in differences for name in suspect_names(self.pairing.model, suspect)

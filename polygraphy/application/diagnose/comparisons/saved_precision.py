@@ -83,7 +83,7 @@ def tf32_tensors(
     products = {name for name in compared if name in makers and makers[name].op in TF32_OPERATORS}
     is_tf32 = len(products.intersection(visible)) > _MOST * len(products)
     explained = set()
-    # What drops digits is asked only where rounding does not explain an error.
+    # Dropped digits are tried only if rounding does not explain an error.
     for drops in (False, True):
         for name in visible:
             if name not in wrong or name in explained or name not in makers:

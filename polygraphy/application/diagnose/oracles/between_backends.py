@@ -79,7 +79,7 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
         values: list[Values] = []
         try:
             compute = case.load(case.parties[index])
-            values.extend(map(compute, request.feeds))  # It keeps those before an error.
+            values.extend(map(compute, request.feeds))  # Notes before an error remain.
         except REFUSALS as error:
             refusals[index], refused_on[index] = error, len(values)
             return False

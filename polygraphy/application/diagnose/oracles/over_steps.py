@@ -190,10 +190,10 @@ def compare_own_states(found: Found, request: Request) -> Found:
     if len(case.model.inputs) < 2 or not pairs:
         return found
     if not {*case.model.outputs} - {pair.output for pair in pairs}:
-        return found  # No output would show a wrong state.
+        return found  # A wrong state would not show in an output.
     weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
     most = int(RunBudget.for_bytes(weights, *_OWN_STEPS).runs)
-    for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may have room for few steps.
+    for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may support only a few steps.
         loader = StepLoader(case.model.proto, number, data_loader=given)
         try:
             states = _open_states(case, request, loader)
@@ -205,7 +205,7 @@ def compare_own_states(found: Found, request: Request) -> Found:
         except PolygraphyException:
             continue
         if beside.first is not None and beside.states:
-            # Generated states are not the same in both, so only the steps show the fault.
+            # Generated states differ between the two models, so only the steps show the fault.
             outcome = compare_side_by_side(case, states, beside)
             is_better = isinstance(outcome, Found) and outcome.result.culprits
             return outcome if isinstance(outcome, Found) and is_better else found

@@ -222,7 +222,7 @@ class Tolerance:
         rtol, atol = self.element_rtol, self.atol
         if atol is not None:
             return Rounding(self.dtype.name, rtol, atol, "").scale(self.share)
-        # Unlike where both sides are narrow, what the type makes zero is lost.
+        # If only one side is narrow, values that its type flushes to zero are lost.
         size = root_mean_square(exact) if is_float(exact) else 0.0
         by_nature = is_bounded(self.facts, name)
         atol = rtol * (max(1.0, size) if by_nature else size)
@@ -338,7 +338,7 @@ class LoweredModel:
         float32_nodes = set(without)
         key = tuple(name for name in self.passes if name in float32_nodes)
         if self._loaded is None or self._loaded[0] != key:
-            self._loaded = None  # Its memory is free before the next one is loaded.
+            self._loaded = None  # Free its memory before the next one is loaded.
             is_plain = len(key) == len(self.passes)
             self._loaded = key, self._load(plain=True) if is_plain else self._load(without=key)
             self.loads += 1
@@ -479,7 +479,7 @@ class Trial:
             inputs_excess = self._inputs_error().excess
             if inputs_excess > 1 and before.excess <= MOST * inputs_excess:
                 return before, "ill-conditioned"
-            # What more is wrong is seen beside the effect of the inputs.
+            # Other faults are visible next to the effect of the inputs.
             self._raise_tolerance(BESIDE * inputs_excess if inputs_excess > 1 else 1.0)
         if not before.is_tolerable and not self._has_own_tolerance():
             rounding_excess = self._rounding_error().excess
@@ -488,7 +488,7 @@ class Trial:
             is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
             if is_alike and explains and before.excess > MOST:
                 return before, "inconclusive"
-            # Where it is too much by itself, what else is wrong is seen beside it.
+            # If that is too much by itself, other faults are visible next to it.
             is_most = is_alike and rounding_excess > MOST
             self._raise_tolerance(share if is_most else min(MOST, share))
         if before.excess > self._allowance:

@@ -71,7 +71,7 @@ def _compare_codes(
         split, extra = codes.split(given)
         half = open_half(split, dtype)
         computed = load(half, split)({**feed, **extra})
-        # Outputs in front of which nothing is quantized again have the limit of half precision.
+        # Outputs without a later quantization have the limit of half precision.
         outputs = {name: value for name, value in values.items() if name not in given}
         explains = explains and half.tolerance.error(outputs, computed).is_tolerable
         for one in step_differences(codes.tensors, given, computed):

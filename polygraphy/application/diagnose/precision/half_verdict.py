@@ -205,11 +205,11 @@ def find_cast(
     with case.record_step(titles.CAST_REFERENCE) as notes:
         try:
             half = open_half(reference.proto, half_type(dtype))
-            if not half.model.passes:  # It computes in half precision itself.
+            if not half.model.passes:  # The model itself computes in half precision.
                 return None
             found = half.result(choose_feeds(half.model, feeds))
             off = found.after if found.kept else found.before
-            party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
+            party = CarefulParty(case.parties[0])  # The refusal may have been a crash.
             compute = party.load(cast_model(reference.proto, dtype, found.kept))
             ran = [compute(feed) for feed in feeds]
         except PolygraphyException as error:
@@ -361,7 +361,7 @@ def diagnose_half_model(
         )
     culprits = [*half_culprits(half_result, remedy, proof)]
     if all(culprit.cause in ("nan", "rounding") for culprit in culprits):
-        # What the weights have lost already is lost in float32 as well.
+        # The weights have already lost this, so it is also lost in float32.
         culprits = _find_lost_epsilons(case, Range.of(half.dtype)) or culprits
     return Found(DiagnosisResult(FAULT, culprits), case)
 

@@ -197,7 +197,7 @@ class _FileComparison:
         code, makes the exporter write the nodes and weights of the file; empty if none does.
         """
         if self._again.exporter.dynamo:
-            return []  # `torch.export` raises where Python asks for values, and guards sizes.
+            return []  # `torch.export` raises if Python needs values, and guards sizes.
         try:
             decided = self._program.decisions(self._feed)
         except REFUSALS:
@@ -276,7 +276,7 @@ class _FileComparison:
                     (decision.path, decision.line): decision
                     for decision in self._program.decisions(feed)
                 }
-        except PolygraphyException:  # The program may not take the example.
+        except PolygraphyException:  # The program may not accept the example.
             return None
         for decision in decided:
             other_decision = decisions.get((decision.path, decision.line))
@@ -284,7 +284,7 @@ class _FileComparison:
                 other_decision is None or other_decision.outcomes != decision.outcomes
             ):
                 return decision
-        # What a conditional expression decides is not recorded.
+        # Decisions of conditional expressions are not recorded.
         return next(
             (decision for decision in decided if decision.follows_data and not decision.outcomes),
             None,
@@ -520,7 +520,7 @@ class _FileComparison:
             expected = dict(zip(self._again.model.outputs, values))
             export = feed_export(self._again.model, self._example)
             try:
-                # Both take the data by the names of the model that was given.
+                # Both read the data by the names of the original model.
                 self._pairs = Counterparts(
                     apart, _RenamedProgram(self._program, self._example), export, expected
                 ).pairs

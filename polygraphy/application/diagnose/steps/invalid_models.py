@@ -102,7 +102,7 @@ def blame_model(found: Found, request: Request) -> Found:
         invalid = diagnose_invalid_model(case, refused, feeds)
         return invalid if isinstance(invalid, Found) else found
     suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
-    # Saved results can be those of another backend, which computes what is undefined differently.
+    # Saved results can come from another backend, which computes undefined results differently.
     changed = [
         culprit
         for culprit in found.result.culprits
@@ -155,7 +155,7 @@ def blame_model(found: Found, request: Request) -> Found:
         return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
     result = evolve(found.result, culprits=culprits)
     if not any(_is_backend(case, culprit) for culprit in culprits):
-        result = evolve(result, verdict=FAULT, reason="")  # Nothing else was open.
+        result = evolve(result, verdict=FAULT, reason="")  # Nothing else was unexplained.
     return evolve(found, result=result)
 
 

@@ -57,7 +57,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         return Skip("no difference between the models explains why the outputs differ")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
 
-        # Few diagnoses search sites: the modules for that are imported here.
+        # Few diagnoses search sites, so import these modules here.
         from polygraphy.application.diagnose.steps.quantization import find_costly_operators
 
         costly = find_costly_operators(case, comparison)

@@ -38,7 +38,7 @@ def explain_refusal(
     """
     feed = feeds[0]
     case = evolve(case, feed=feed, expected=expected)
-    # What crashed may do so again, with parts of the model or a mended one.
+    # A backend that crashed may crash again, with parts of the model or a fixed model.
     pair = evolve(pair, party=CarefulParty(pair.party))
     pairing = pair.pairing
     differences = prove_differences(

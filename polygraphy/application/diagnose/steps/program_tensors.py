@@ -171,7 +171,7 @@ class _ProgramTensors:
         sizes = [weight.size for weight in program.weights.values() if np.ndim(weight) > 1]
         lost_sizes = [
             size for size in sizes if held_sizes.isdisjoint((size, 2 * size))
-        ]  # Of two directions.
+        ]  # For two directions.
         fits = any(
             np.shape(counterparts.own[name]) == np.shape(value)
             for name, value in self._expected.items()
@@ -507,7 +507,7 @@ class _ProgramTensors:
         """Return the name and command of the first other export that is correct on the data; empty
         if there is none.
         """
-        # That of the same exporter is wrong, as the file is.
+        # The export of the same exporter is wrong, like the file.
         exports = [export for export in self._program.exports() if export[0] != self._kind]
         with self._case.record_step(titles.OTHER_EXPORTER) as notes:
             nodes = max(len(self._case.model.nodes), 1)

@@ -122,7 +122,7 @@ class _SavedTensors:
         self._changed: list[Variant] = []
         self._computed: list[str] = []
         self._changes: dict[str, tuple[Variant | None, Variant | None]] = {}
-        # Codes are what the model rounds to, not what results were saved in.
+        # Codes show the rounding of the model, not the type of the saved results.
         floats = [
             array.dtype
             for array in comparison.saved_values.values()
@@ -236,7 +236,7 @@ class _SavedTensors:
                 wrong.append(relevant)
             if not wrong:
                 return None
-            # What only one of two makes otherwise is no fault of the model.
+            # A difference in only one of two backends is not a fault of the model.
             differing = {
                 name: new_pair
                 for name, new_pair in wrong[0].items()
@@ -519,7 +519,7 @@ class _SavedTensors:
             part = cut_part(open_model, [index], values, [name])
             feed = {**part.feed, condition: np.logical_not(values[condition])}
             value = part.load_first((self._third, self._party))(feed)[name]
-        except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
+        except (PolygraphyException, KeyError):  # The inputs of the other branch were not saved.
             return ""
         return open_model.nodes[index].label if matches_expected(value, trace.values[name]) else ""
 
@@ -565,7 +565,7 @@ class _SavedTensors:
         """
         first = np.shape(search.part.feed.get(next(iter(search.graph.nodes[index].inputs), ""), 0))
         tried = variants(search.graph, index)
-        if not self._run.is_traced:  # What an exporter wrote may follow from its example.
+        if not self._run.is_traced:  # An exporter may have written this because of its example.
             sizes = {name: np.shape(array) for name, array in search.goals.items()}
             sized = resize_variants(
                 search.graph, index, first, np.shape(output), np.shape(goal), sizes

@@ -85,7 +85,7 @@ def _explained_rows(
             values = part.change(output, move_thresholds(node, moved)).run(case.parties[0])
         except PolygraphyException:
             break
-        # A row that matches and lies on no moved threshold was right before.
+        # A row that matches and lies on no moved threshold was already correct.
         open_rows &= _differing_rows(values, comparison.saved_values)
     return rows - open_rows, runs
 

@@ -89,7 +89,7 @@ def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
     from polygraphy.cli.backends.trt.checks import warn_about_groups
 
     loads = bool({"trt", "trt_engine"} & set(chosen))
-    tftrt = "tf" in chosen  # Its engines are built as the options of TensorRT say.
+    tftrt = "tf" in chosen  # TensorRT options also apply to its engines.
     if not (tftrt and loads):
         builds = "trt" in chosen and kind != _ENGINE
         because = "the engine is already built" if loads else "nothing runs in TensorRT: see --trt"

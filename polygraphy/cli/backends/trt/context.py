@@ -253,7 +253,7 @@ def _parse_call(values: Values) -> Call:
         flags.append("enable_uint8_and_asymmetric_quantization_dla")
     travels = plan.version_compatible or plan.hardware_compatibility_level is not None
     if travels and not parser.plugin_instancenorm:
-        flags.append(_NATIVE_INSTANCENORM)  # The plugin is not there where the engine goes.
+        flags.append(_NATIVE_INSTANCENORM)  # The plugin does not exist where the engine runs.
     return call_of(
         "NetworkFromOnnxPath",
         values,

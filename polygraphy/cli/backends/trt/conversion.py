@@ -44,7 +44,7 @@ def _make(
 
 
 def _trt_model(values: Values, target: str, *, is_script: bool) -> TrtModel:
-    # Few models become engines, and what turns the options into calls is large.
+    # Few models become engines, and the module that creates these calls is large.
     """Return the network or the engine that a conversion starts from."""
     from polygraphy.cli.backends.trt.context import build_of, network_of
     from polygraphy.cli.backends.trt.model import TrtModel

@@ -28,7 +28,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> InspectedM
     Raises:
         CommandLineError: it is neither.
     """
-    # Few say anything about builds, and what turns that into a program is large.
+    # Few commands use build options, and the module that turns them into a program is large.
     from polygraphy.cli.backends.trt.context import load_engine_model, network_of
 
     path, kind = model.model_file or "", model_type(model)

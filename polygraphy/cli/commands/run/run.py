@@ -265,7 +265,7 @@ _COMPARING: Groups = (
     CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions
 )  # fmt: skip
 _ALSO_OF_ONE = (
-    "--fail-fast",  # Validation heeds it, too.
+    "--fail-fast",  # Validation also uses it.
     "--postprocess",
     "--postprocess-func-script",
     "--save-accuracy-results",

@@ -103,7 +103,7 @@ class SurgeonSanitizeCommand(Command):
             warn_of_idle_flags(unused, f", because the model is not run: {see}")
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]
         infers = not shapes.no_shape_inference and not runs
-        # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.
+        # Folding infers the shapes that it needs, and leaves a smaller model for shape inference.
         fold = values[FoldOptions]
         is_late = fold.fold_constants and not fold.no_per_pass_shape_inference
         infer = [call_of("infer_shapes", values)] if infers else []
@@ -150,7 +150,7 @@ def _output_steps(values: Values) -> list[Call]:
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []
     step = call_of("modify_outputs", values)
-    # Programs name what becomes an output before what does not.
+    # Programs name new outputs before excluded ones.
     return [step.of(**{name: step.kwargs.get(name) for name in ("outputs", "mark_types")})]
 
 

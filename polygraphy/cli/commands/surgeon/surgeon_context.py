@@ -72,7 +72,7 @@ def _verification(load: Call, steps: Sequence[Call], data: Call) -> Call:
     """Return the call that compares outputs before and after the edits."""
     names = {step.name for step in steps}
     model, loader = Source("model"), data_loader_of(data)
-    if "reconstruct_weights" in names:  # It could not be run before.
+    if "reconstruct_weights" in names:  # The model could not run before.
         return Call("verify_runs", [model], {"data_loader": loader})
     edited: Any = model
     if "strip_weights" in names:

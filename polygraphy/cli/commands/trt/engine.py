@@ -139,7 +139,8 @@ def render_onnx_precision(values: Values) -> Program:
     values = _with_model_artifact(values)
     golden, data = values[GoldenOptions], values[DataOptions]
     check_artifacts(values)
-    model = onnx_of(values.without(OutputOptions, OnnxCastOptions))  # The search itself casts.
+    # The search itself casts the model.
+    model = onnx_of(values.without(OutputOptions, OnnxCastOptions))
     iterations = _iterations(values)
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return Program(
@@ -171,7 +172,7 @@ def _iterations(values: Values) -> Call | None:
     words: list[str] = []
     if golden.golden_outputs is not None:
         words = [
-            # Not ONNX Runtime, whose kernels for the CPU compute fp16 in fp32.
+            # Not ONNX Runtime, because its CPU kernels compute fp16 in fp32.
             *("polygraphy", "run", values[EngineIterationOptions].iter_artifact, "--onnx"),
             *argv_of(ModelOptions(input_shapes=values[ModelOptions].input_shapes)),
             *argv_of(values[DataOptions]),
@@ -289,7 +290,7 @@ class _EngineCommand(Command):
         """
         model = _model(values)
         is_script = kind_of_model(values) == _SCRIPT
-        unmarked = values.without(OutputOptions)  # They are about the network here.
+        unmarked = values.without(OutputOptions)  # Here, these options apply to the network.
         onnx = onnx_of(unmarked, is_loaded=not is_script, has_others=is_script)
         onnx = OnnxModel() if is_script else onnx
         check = check_of(values, implied=check_words, asks=asks)
@@ -434,7 +435,8 @@ def _golden_check(values: Values) -> list[str]:
     if golden.save_layer_outputs is not None:
         command += ["--save-outputs", path_word(golden.save_layer_outputs)]
     if values[OutputOptions].mark_all:
-        command.append("--allow-missing-outputs")  # Not every tensor of the network is one there.
+        # Not every tensor of the network exists in the results.
+        command.append("--allow-missing-outputs")
     return command + argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
 
 

@@ -340,7 +340,8 @@ class Script(Kind):
     def parse(self, words: Sequence[str]) -> tuple[str, str]:
         """Return the path and the symbol."""
         path, colon, symbol = words[0].rpartition(":")
-        if not colon or not symbol.isidentifier() or len(path) == 1:  # A drive letter is no path.
+        # A drive letter is not a path.
+        if not colon or not symbol.isidentifier() or len(path) == 1:
             path, symbol = words[0], self.symbol
         if not path.endswith(".py"):
             raise BadValue(f"{words[0]!r} is not a Python script. Example: script.py:{self.symbol}")

@@ -189,7 +189,7 @@ def _copy_range(array: Array, start: int, stop: int, kind: Kind) -> Array:
         return elements
     # A buffered iterator is several times faster than `flat` on slices with a stride.
     out = np.empty(stop - start, array.dtype)
-    # What the stubs of numpy lack, the "ranged" iterator has.
+    # The "ranged" iterator has methods that NumPy's stubs lack.
     chunks: Any = np.nditer(
         array,
         flags=["external_loop", "buffered", "ranged"],

@@ -41,12 +41,12 @@ def median_of(element: Callable[[int], float], valid: int) -> float:
 
 def midpoint(low: float, high: float) -> float:
     """Return the mean of two elements."""
-    # Adding 0 takes the sign from a zero: which of two equal zeros is met first is left to chance.
+    # Adding 0 removes the sign of a zero, because the order of equal zeros is arbitrary.
     low, high = low + 0.0, high + 0.0
     if low == high:
         return low
     mean = (low + high) / 2
-    # The sum of two huge values may overflow; that of their halves cannot.
+    # The sum of two huge values may overflow; the sum of their halves cannot.
     return mean if math.isfinite(mean) else low / 2 + high / 2
 
 
@@ -242,7 +242,7 @@ class Search:
         self._room = KEPT
         self._lock = threading.Lock()
 
-    # What a tally needs: where to count, and where to leave what is kept.
+    # Arguments of a tally: where to count, and where to store kept elements.
 
     @property
     def bounds(self) -> list[tuple[float, bool]]:

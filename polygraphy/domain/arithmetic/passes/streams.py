@@ -123,7 +123,7 @@ class Kernel:
         """
         return np.less_equal(self.absolute, float(atol), out=out)
 
-    # What the children replace.
+    # Methods that derived classes replace.
 
     def _allocate(self, scratch: Scratch) -> None:
         """Reserve the two buffers of the kernel."""
@@ -176,7 +176,7 @@ class Kernel:
             np.fmax(quotient, 0.0, out=quotient)
             return
         if np.fmin.reduce(self.scale) > 0 and np.fmax.reduce(self.absolute) < np.inf:
-            # Neither 0 / 0 nor inf / inf: whatever is NaN has come from NaN.
+            # Neither 0 / 0 nor inf / inf is possible, so each NaN comes from a NaN.
             return
         unknown = np.isnan(quotient)
         np.copyto(quotient, 0.0, where=unknown & (self.absolute == 0))
@@ -271,7 +271,7 @@ class _LongKernel(Kernel):
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
         self.absolute = convert(self._distance, self._absolute)
-        # What is too small for float64 is not 0: that would say that the operands are equal.
+        # A value that is too small for float64 is not 0, because 0 would mean equal operands.
         underflowed = (self.absolute == 0) & (self._distance > 0)
         np.copyto(self.absolute, _LEAST, where=underflowed)
         self.scale = convert(self._size, self._scale)
@@ -362,7 +362,7 @@ def _difference_mask(a: Array, b: Array) -> Array:
     try:
         unequal = np.not_equal(a, b)
     except TypeError:
-        # numpy compares no strings with numbers; Python finds them unequal.
+        # numpy cannot compare strings with numbers; in Python they are unequal.
         unequal = np.not_equal(a.astype(object), b.astype(object))
     return unequal.astype(np.bool_)
 
@@ -371,7 +371,7 @@ def _widens_to_signed(own_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether an integer dtype is widened to int64 for its partner, and not to uint64."""
     if kind_of(own_dtype) is Kind.WIDE:
         return own_dtype.kind == "i"
-    # A narrow unsigned integer fits in either; one type for both sides is the faster way.
+    # A narrow unsigned integer fits in either type; one type for both sides is faster.
     unsigned = own_dtype.kind in "bu" or own_dtype.name.startswith("uint")
     return not (unsigned and dtype.kind == "u")
 

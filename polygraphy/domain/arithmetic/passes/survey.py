@@ -189,7 +189,7 @@ def survey(
     whole_survey = pair.whole_kernel()
     if (
         whole_survey is not None and limit is None
-    ):  # Preparing a pass would take longer than it does.
+    ):  # Preparing a pass would take longer than the pass.
         with np.errstate(all="ignore"):
             spare = np.empty(pair.size)
             return Survey(

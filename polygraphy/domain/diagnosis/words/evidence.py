@@ -10,7 +10,7 @@ from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, in_percent, list_some, quote_all
 
-# Measured: the value of a tensor, and the one that was expected.
+# Measured: the value of a tensor, and the expected value.
 _PROBLEMS = {
     "not finite": "which is not finite",
     "negative": "but a variance cannot be negative",
@@ -203,7 +203,7 @@ def usual_data_match() -> str:
     return "The saved results come from the data that `polygraphy run` generates by default."
 
 
-# Proved: what makes all outputs match.
+# Proved: the change that makes all outputs match.
 
 
 @fact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What outputs were compared with.
+# References of comparisons.
 EACH_OTHER = "each other"
 SAVED_RESULTS = "saved results"
 PROGRAM = "the program"
@@ -15,7 +15,7 @@ FORMULAS = "formulas in float64"
 REFERENCE_EVALUATOR = "the onnx reference evaluator"
 FLOAT32_MODEL = "The float32 model"
 
-# Searches whose tensors, nodes or layers are looked at one after another.
+# Searches that check tensors, nodes or layers one after another.
 ALL_TENSORS = "all tensors"
 LAYER_BY_LAYER = "layer by layer"
 NODE_BY_NODE = "node by node"

@@ -95,7 +95,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
         if worst is None:
             notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
-        # Nothing but TF32 differs, so a value that falls on another quantization step is rounding.
+        # Only TF32 differs, so a value on another quantization step is rounding.
         is_explained = rounding_explains(judge_party, feeds, values, expected, by_steps=True)
         difference = _difference_text(worst)
         notes.append(steps.tf32_differs(difference, is_explained))

@@ -63,7 +63,8 @@ def _quantize_and_measure(
 ) -> RepeatedQuantization:
     """Return the metric, or the reason why there is none."""
     try:
-        with foreign_errors():  # Of another release, or for options that the model does not show.
+        # The model comes from another release, or from options that it does not show.
+        with foreign_errors():
             models = function_for(quantize_again, package)(request)
             if models is None:
                 return RepeatedQuantization(None, words.quantizer_missing(package))

@@ -167,7 +167,7 @@ def _compare_codes(
             for party, step_difference in larger[:_MOST]
         ]
         culprits: list[Culprit] = []
-        for culprit in decided:  # Several tensors may follow from one wrong node.
+        for culprit in decided:  # Several tensors can depend on one wrong node.
             if culprit is not None and culprit.nodes not in [one.nodes for one in culprits]:
                 culprits.append(culprit)
         if not culprits:

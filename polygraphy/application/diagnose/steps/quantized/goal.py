@@ -155,11 +155,11 @@ class _GoalSearch:
             plain = self._run(case.model.proto, plain=True)
             judge = self._judge(plain)
         except BackendError:
-            judge = inf  # Without rewrites, it refuses the model.
+            judge = inf  # Without rewrites, the backend rejects the model.
         if judge <= max(goal.within, reduce_metric(before)) and self._is_closer(
             plain, self._comparison.values
         ):
-            # A rewrite may rely on parameters that fit together: they may be why.
+            # A rewrite may rely on matching parameters, so they may be the reason.
             repair = find_repair(case, self.runs, model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
@@ -327,7 +327,8 @@ class _GoalSearch:
             compute = exact.load(proto)
             values: list[Values] = [compute(feed) for feed in self._feeds]
         except BackendError:
-            return Skip("the backend refuses exact products")  # ORT 1.32, on some models.
+            # This happens in ONNX Runtime 1.32, with some models.
+            return Skip("the backend refuses exact products")
         if _are_equal(values, inexact):
             return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
@@ -480,14 +481,16 @@ class _GoalSearch:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within = self._goal.within
         checked: dict[tuple[int, ...], float] = {}
-        self.runs.ensure_time(_LEAST_SEARCH)  # Whatever was slow before.
+        self.runs.ensure_time(_LEAST_SEARCH)  # Regardless of earlier slow runs.
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
             """Return the metric with some sites in quantized form."""
             value = self._judge(switches.run(on))
             if len(on) == len(every) and value <= within:
-                return before  # The backend computed this model already.
+                # The backend has already computed this model. It decides whether a result is good
+                # enough, or nearly so.
+                return before
             # The backend has the last word on what is enough, or nearly so.
             is_near = value <= _NEARLY * within and len(on) < len(every)
             if is_near and len(checked) < _CHECKED:
@@ -495,14 +498,14 @@ class _GoalSearch:
                 try:
                     value = self._judge(self._run(model.float_at_sites(off)))
                 except BackendError:
-                    value = inf  # No mixed model that the backend refuses is an answer.
+                    value = inf  # A mixed model that the backend rejects is not an answer.
                 checked[off] = value
             return value
 
         with self._case.record_step(titles.FEWEST_IN_FLOAT) as notes:
             sets_left = max(_LEAST_RUNS, self._goal.runs - int(switches.runs))
             if self._goal.seconds is not None:
-                sets_left = _MOST_SETS  # The time is the limit.
+                sets_left = _MOST_SETS  # The time limit was reached.
             search = SetSearch(
                 rules, measure, powers, within, sets_left, lambda: self.runs.time_left() <= 0
             ).result()
@@ -530,7 +533,7 @@ class _GoalSearch:
         biases = [number for number, site in enumerate(model.sites) if site.kind == "bias"]
         off = [*model.requantizable_weights, *biases]
         outputs = Outputs(self._run(model.float_at_sites(off)))
-        # By the outputs: two different errors may be of equal size.
+        # By the outputs, because two different errors can have the same size.
         exact_value, again_value = (
             RmsRatio()(
                 Outputs(self._run(model.float_at_sites(off, requantizes=requantizes), plain=True)),

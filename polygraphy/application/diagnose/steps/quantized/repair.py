@@ -112,7 +112,7 @@ def find_repair(
                 suspects = list(numbers)
                 break
         else:
-            # Some of them may be as the quantizer wants them, and worse with other values.
+            # Some of them may be intended by the quantizer, and become worse with other values.
             by_metric, limit = True, max(reduce_metric(before), target)
             single = {
                 number: remaining_loss([number])
@@ -130,7 +130,8 @@ def find_repair(
         floor = min(target, reduce_metric(before)) if by_metric else 0.0
         enough = min(max(_ALMOST * every, floor), limit)
         chosen, size = list(suspects), 1
-        while size < len(suspects) and _can_try(runs, tried):  # The worst ones may be enough.
+        # Correcting the worst parameters may be sufficient.
+        while size < len(suspects) and _can_try(runs, tried):
             if remaining_loss(suspects[:size]) <= enough:
                 chosen = suspects[:size]
                 break

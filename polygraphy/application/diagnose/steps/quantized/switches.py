@@ -72,7 +72,7 @@ def _load_switches(
 ) -> tuple[str, Callable[[Feed], Values]]:
     """Return the name of the switch input, and the loaded model with switches, in the form with
     less computation if the backend supports it."""
-    # A backend with a lower precision chooses what to round by the graph, and sees less through If.
+    # A backend with a lower precision chooses by the graph what to round, and sees less through If.
     is_lazy = getattr(party, "lowers_to", None) is None
     proto = model.add_switches(requantizes=requantizes, is_lazy=is_lazy)
     *_, name = input_metadata(proto)

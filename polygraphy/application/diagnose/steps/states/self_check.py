@@ -418,7 +418,7 @@ class _TraceComparison:
         if name not in joined_values:  # The model of the first step computes no such tensor.
             return None
         if value.shape == joined_values[name].shape and value.ndim < 2:
-            return None  # Lengths differ by nature.
+            return None  # Lengths always differ.
         off = self._deviation(name, joined_values, other_values, part)
         return None if off is None else (maker, name, off)
 
@@ -453,7 +453,7 @@ class _TraceComparison:
             if changed:
                 return self._faulty_state(pair, changed[-1:])
             if pair.input not in direct:
-                continue  # The node reads the next state, which has the place of the last one.
+                continue  # The node reads the next state, at the position of the last one.
             moves = [pair for pair in path if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._faulty_state(pair, moves[:1])

@@ -58,7 +58,7 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         return outcome
     request = comparison.states.request
     if result.verdict == INCONCLUSIVE and _is_quantized(comparison):
-        # A fault of quantization is a loss that many nodes share, not another tensor.
+        # A quantization fault is a loss that many nodes share, not a different tensor.
         own_steps = explain_by_own_steps(case, comparison)
         return own_steps if isinstance(own_steps, Found) else outcome
     candidate = comparison.judge.own
