@@ -154,7 +154,7 @@ _ALIKE = (
     ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
     ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal"), ("And", "Or", "Xor"),
     ("BitwiseAnd", "BitwiseOr", "BitwiseXor"), ("HannWindow", "HammingWindow", "BlackmanWindow"),
-    ("Sum", "Mean", "Max", "Min"),
+    ("Sum", "Mean", "Max", "Min"), ("Div", "Mod"),
 )  # fmt: skip
 """Operators with equal operands, which can be confused."""
 _CONTRIBUTED = {"com.microsoft": (("Gelu", "QuickGelu", "FastGelu"),)}
@@ -166,6 +166,7 @@ _OWN_ATTRIBUTES = {
     "Gelu": ("approximate",),
     "AveragePool": ("count_include_pad",),
     "MaxPool": ("dilations", "storage_order"),
+    "Mod": ("fmod",),
     "QuickGelu": ("alpha",),
 }
 """Attributes that an operator has and others of its group may lack: a node of another operator

@@ -95,6 +95,13 @@ def test_operators_with_the_same_operands_and_words_are_tried():
     assert {"nearest", "cubic"} <= modes
 
 
+def test_division_and_remainder_are_tried_in_place_of_each_other():
+    remainder = side(Node("n", "Mod", "", ("x", "b"), ("y",), numbers(fmod=1)))
+    assert {one.node.op: one.node.attributes for one in variants(remainder, 0)}["Div"] == ()
+    quotient = side(Node("n", "Div", "", ("x", "b"), ("y",)))
+    assert "Mod" in {one.node.op for one in variants(quotient, 0)}
+
+
 def test_another_operator_has_no_attributes_that_it_does_not_know():
     leaky = side(Node("n", "LeakyRelu", "", ("x",), ("y",), numbers(alpha=0.1)))
     found = {one.node.op: one.node.attributes for one in variants(leaky, 0)}
