@@ -83,6 +83,7 @@ def test_a_command_line_that_names_one_backend_has_no_options_of_others() -> Non
             assert every.extend(flags).groups == every.groups, flags
 
 
+@pytest.mark.slow
 def test_options_of_tensorrt_are_imported_where_it_takes_part(tmp_path: Path) -> None:
     told = (
         "import sys; from polygraphy.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
@@ -206,6 +207,7 @@ def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None
         assert done.returncode == 0, (words, done.stderr)
 
 
+@pytest.mark.slow
 def test_what_needs_tensorrt_says_so_without_its_backend(without: Tree) -> None:
     tree = without("trt")
     said = (

@@ -275,6 +275,7 @@ def test_the_help_of_sub_commands_imports_no_numpy(words: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
+@pytest.mark.slow
 def test_running_imports_only_what_the_run_needs(identity_dir: Path) -> None:
     code = (
         "import sys; sys.argv = ['polygraphy', 'run', 'identity.onnx', '--onnxrt', '--silent']\n"
@@ -287,6 +288,7 @@ def test_running_imports_only_what_the_run_needs(identity_dir: Path) -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []", done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_packages_that_a_run_does_not_need_are_not_even_looked_into(identity_dir: Path) -> None:
     for name in ("torch", "tensorrt", "tensorflow", "onnx"):
         (identity_dir / "shadow" / name).mkdir(parents=True)

@@ -131,6 +131,7 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_polygraphy_is_this_one(
     processes: ProcessCommands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
     assert not modules & {"numpy", "attr", "typing"} - imported_by("")
 
 
+@pytest.mark.slow
 def test_results_are_saved_without_a_backend() -> None:
     modules = imported_by("""
 import io, numpy

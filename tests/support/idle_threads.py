@@ -1,8 +1,9 @@
-"""Lets the threads of ONNX Runtime wait without using a processor.
+"""Creates sessions of ONNX Runtime with one thread, and lets further threads wait without using a
+processor.
 
 By default they look for work for a while when a session starts, runs and ends. Tests create
 thousands of small sessions, in several processes: that took three quarters of the time of creating
-a session.
+a session, and starting threads a third of the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ _ENTRY = "session.intra_op.allow_spinning"
 
 
 def let_threads_sleep() -> None:
-    """Create all sessions of this process, and of its forks, with threads that sleep."""
+    """Create all sessions of this process, and of its forks, with one thread, or with as many as a
+    test asks for, which sleep.
+    """
     try:
         import onnxruntime
     except ImportError:
@@ -30,6 +33,8 @@ def let_threads_sleep() -> None:
             settings.get_session_config_entry(_ENTRY)
         except RuntimeError:  # It is not set.
             settings.add_session_config_entry(_ENTRY, "0")
+        if settings.intra_op_num_threads == 0:  # Otherwise a test chose it.
+            settings.intra_op_num_threads = 1
         create(self, model, settings, *args, **options)
 
     onnxruntime.InferenceSession.__init__ = create_with_sleeping_threads

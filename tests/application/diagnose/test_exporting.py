@@ -332,6 +332,7 @@ def unlike(shape: tuple[int, int]) -> FakeProgram:
     return FakeProgram(["x"], steps, ["sum"], {"weight": weight})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [None, LOST])
 def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names: Any) -> None:
     said = "The model was not exported from this program: .* 1 of 1 weight differs in size"
@@ -639,6 +640,7 @@ def sized(rows: int) -> onnx.ModelProto:
     return make("sized", [node], [value("x", [3, 6])], [y], weights={"shape": shape})
 
 
+@pytest.mark.slow
 def test_an_operator_that_makes_much_of_rounding_is_no_fault_of_the_framework() -> None:
     steps = dict(PROGRAM.steps)
     steps["tanh"] = ("aten.sin", ["add"], lambda x: np.sin(x * x.dtype.type(1e4)))
@@ -688,6 +690,7 @@ def test_tensors_lie_in_a_file_where_memory_is_short(monkeypatch: pytest.MonkeyP
     assert peak < 64 * nbytes
 
 
+@pytest.mark.slow
 def test_a_program_that_computes_otherwise_than_its_operators_is_to_blame_itself() -> None:
     steps = dict(PROGRAM.steps)
     steps["tanh"] = (
@@ -800,6 +803,7 @@ def on_device(error: float) -> FakeProgram:
     return evolve(PROGRAM, steps=steps, host=PROGRAM)
 
 
+@pytest.mark.slow
 def test_a_less_precise_device_of_the_program_is_no_fault_of_the_model() -> None:
     kept = found(exported(), on_device(1e-4))
     assert kept.verdict == "agree"

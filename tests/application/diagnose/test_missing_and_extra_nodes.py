@@ -132,6 +132,7 @@ def traced(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return dict(OnnxrtParty().load(marked)(FEED))
 
 
+@pytest.mark.slow
 def test_a_missing_or_extra_node_is_named_without_its_neighbors() -> None:
     healthy, faulty, names = CASES["before two readers"]
     feed = {"x": FEED["x"][:5]}

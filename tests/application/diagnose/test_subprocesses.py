@@ -126,6 +126,7 @@ def test_what_forks_do_not_harm_is_forked_until_a_device_is_used(
     assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
 
 
+@pytest.mark.slow
 def test_a_party_in_another_process_has_the_attributes_of_its_ports() -> None:
     party = Tf32Party()
     [warm] = isolate([party], uses_device=True)

@@ -432,6 +432,7 @@ def test_classes_with_nearly_equal_scores_may_differ_in_tf32(kept: Kept, path: s
     assert not Comparator.compare_accuracy(results, compare_func=auto)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 1.05])
 def test_an_operator_without_a_formula_may_be_saved_in_tf32(
     kept: Kept, path: str, tmp_path: Path, factor: float
