@@ -242,3 +242,15 @@ def test_the_best_scheme_in_parts_is_the_one_of_the_whole_weight() -> None:
     loss, best = weight_loss(site), best_scheme_by_channels(site, 256)
     assert loss is not None and loss.best is not None and best is not None
     np.testing.assert_array_equal(best.codes(exact), loss.best.codes(exact))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_wrong_zero_points_of_blocks_are_named_along_each_axis(axis: int) -> None:
+    exact = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float32)
+    shape = (4, 48) if axis == 0 else (64, 3)
+    right = Scheme("uint4", np.full(shape, 0.4), np.full(shape, 8.0), axis, 16)
+    codes = right.codes(exact)
+    wrong = Scheme("uint4", right.scale, right.zero_point + 2, axis, 16)
+    site = Site("w", "weight", wrong, None, wrong.values(codes), exact, codes)
+    loss = weight_loss(site)
+    assert loss is not None and cause_of(site, loss) == "block zero point"

@@ -374,21 +374,26 @@ def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
         pairs = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
         if _error(scheme.values(pairs), exact) < enough:
             return NIBBLES
-    is_by_row = codes.ndim == 2 and scheme.axis == 1
-    if is_by_row and _error(_shift_zero_points(scheme, codes, exact).values(codes), exact) < enough:
+    has_zeros = (
+        np.ndim(scheme.scale) == codes.ndim and scheme.scale.shape == scheme.zero_point.shape
+    )
+    if has_zeros and _error(_shift_zero_points(scheme, codes, exact).values(codes), exact) < enough:
         return BLOCK_ZERO
     return ORDER if _is_permuted(scheme, best) else ""
 
 
 def _shift_zero_points(scheme: Scheme, codes: Array, exact: Array) -> Scheme:
     """Return a scheme with the zero points that fit the codes best."""
+    rows, right, scales = (
+        np.moveaxis(array, scheme.axis, -1) for array in (codes, exact, scheme.scale)
+    )
     with np.errstate(all="ignore"):
-        scale = np.repeat(scheme.scale, scheme.block, 1)[:, : codes.shape[1]]
-        off = codes - np.where(scale != 0, exact / scale, 0)
-    starts = range(0, codes.shape[1], scheme.block)
-    zeros = [np.median(off[:, at : at + scheme.block], axis=1) for at in starts]
-    zero = np.rint(np.stack(zeros, 1)).reshape(scheme.zero_point.shape)
-    return Scheme(scheme.dtype, scheme.scale, zero, 1, scheme.block)
+        scale = np.repeat(scales, scheme.block, -1)[..., : rows.shape[-1]]
+        off = rows - np.where(scale != 0, right / scale, 0)
+    starts = range(0, rows.shape[-1], scheme.block)
+    zeros = [np.median(off[..., at : at + scheme.block], axis=-1) for at in starts]
+    zero = np.moveaxis(np.rint(np.stack(zeros, -1)), -1, scheme.axis)
+    return Scheme(scheme.dtype, scheme.scale, zero, scheme.axis, scheme.block)
 
 
 def _error(values: Array, exact: Array) -> float:

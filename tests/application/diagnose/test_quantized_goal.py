@@ -604,6 +604,7 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
         ({"metric": lambda values, right: right["y"]}, InputError, r"an array of shape \(24, 32\)"),
         ({"metric": lambda values, right: "0"}, InputError, "returns a value of type str"),
+        ({"metric": lambda values, right: 10**400}, InputError, "returns a value of type int"),
         ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"within": -1.0}, UsageError, "--within -1 cannot be reached: rms is never negative"),
         ({"within": -0.5, "metric": "kl"}, UsageError, "kl is never negative"),

@@ -132,7 +132,7 @@ def _number(returned: Any) -> float | None:
         return None
     try:
         return float(returned)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 
