@@ -373,6 +373,13 @@ def test_inputs_that_are_no_arrays_are_not_written(value: Any) -> None:
     assert not Path("inputs.json").exists()
 
 
+@pytest.mark.parametrize("value", [[{0: 0.5, 1: 0.5}], {"a": 1.0}])
+def test_maps_of_a_classifier_are_refused_where_only_arrays_fit(value: Any) -> None:
+    results = RunResults([("runner", [IterationResult({"z": value})])])
+    with pytest.raises(FileError, match=r"'z' is a sequence or a map, .* Save as \.json\."):
+        write_all("results.safetensors", [results], RunResults)
+
+
 def test_inputs_of_other_mappings_and_scalars_are_written_as_arrays() -> None:
     write_all("inputs.json", [IterationResult({"x": np.float32(3)})], dict)
     (feed,) = STORE.iterate("inputs.json", dict)

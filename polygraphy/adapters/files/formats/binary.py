@@ -372,6 +372,9 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
 
 def _numpy_array(name: str, array: Any) -> np.ndarray[Any, Any]:
     """Return a tensor as a NumPy array; raise ContentError if it is not an array."""
+    if isinstance(array, (list, tuple, dict)):
+        message = f"{name!r} is a sequence or a map, but .safetensors files contain only arrays"
+        raise ContentError(message, hint="Save as .json.")
     if not hasattr(array, "__array__"):
         message = f"tensor {name!r} is of type {type(array).__name__!r}, not an array"
         raise ContentError(message, hint="Convert it with numpy.asarray.")
