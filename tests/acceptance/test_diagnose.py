@@ -279,6 +279,10 @@ def test_what_is_wrong_with_a_model_is_handed_over_with_what_is_right(
     models.save(model, Path("model.onnx"))
     done = polygraphy(f"polygraphy diagnose model.onnx --onnxrt {compared} --save-culprit c")
     assert done.code == 1 and "SAVED" in done.out
+    full = polygraphy(
+        f"polygraphy diagnose model.onnx --onnxrt {compared} --save-culprit model.onnx/c"
+    )
+    assert full.code == 3 and "CULPRIT" in full.out and "Could not write" in full.err
     assert len(onnx.load("c/model.onnx").graph.node) == 1
     shown = fork_server.run(["c/reproduce.py"], Path.cwd())
     assert shown.code == 1, shown.out

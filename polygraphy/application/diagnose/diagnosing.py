@@ -36,7 +36,7 @@ from polygraphy.application.diagnose.versions import OtherVersions, open_version
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import errors, steps
-from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.errors import BackendError, FileError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.domain.quantization.sites import is_coarse
@@ -155,17 +155,24 @@ def diagnose(
     case, versions = _open_case(model, parties, memory_budget, other_environments)
     request = Request(data_loader, diagnose_case, reference, paths, program, versions, goal)
     request = evolve(request, baseline=next(iter(baselines), None))
+    unwritten: FileError | None = None
     try:
         found = diagnose_case(case, request)
         for ending in ENDINGS:
             found = ending(found, request)
-        result = _report_culprit(found, request, model, save_culprit, issue)
+        try:
+            result = _report_culprit(found, request, model, save_culprit, issue)
+        except FileError as error:  # The answer is shown all the same.
+            result, unwritten = found.result, error
     finally:
         close([*parties, *baselines])
         if uses_device:
             program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
-    return conclude(add_origins(result, found.case.model))
+    is_right = conclude(add_origins(result, found.case.model))
+    if unwritten is not None:
+        raise unwritten
+    return is_right
 
 
 def _open_case(
