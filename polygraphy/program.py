@@ -236,6 +236,11 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
         passed = main()
     except KeyboardInterrupt:
         return _report_interruption(listen)
+    except SystemExit as end:
+        if end.code or not (place := _script_that_ended(end)):
+            raise
+        reason = f"A script ended the program with sys.exit{place}, so there is no result."
+        return _report_failure(UsageError(reason, hint="Raise an exception instead."), listen)
     except BrokenPipeError:
         # The remaining output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -243,6 +248,16 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
     except Exception as error:  # the boundary of the process: any error becomes one line
         return _report_interruption(listen) if was_interrupted() else _report_failure(error, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
+
+
+def _script_that_ended(end: SystemExit) -> str:
+    """Return the line of a user's script that called sys.exit, in parentheses; empty if the program
+    itself did."""
+    from polygraphy.mod.scripts import user_frame
+
+    place = user_frame(end)
+    program = os.path.basename(sys.argv[0])  # noqa: PTH119
+    return "" if place.startswith(f" ({program},") else place
 
 
 def _report_interruption(listen: Listen) -> int:

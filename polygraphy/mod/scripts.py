@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["import_from_script", "run_script"]
+__all__ = ["import_from_script", "run_script", "user_frame"]
 
 FILE_ERROR = "polygraphy.exception:FileError"
 """Class of the error for a script that is not there, as text."""
@@ -28,6 +28,10 @@ UNKNOWN_NAME_ERROR = "polygraphy.exception:UnknownNameError"
 """Class of the error for a name that a script does not define, as text."""
 
 _ALL = "__dict__"
+
+_OURS = str(Path(__file__).resolve().parents[1])
+_STANDARD_LIBRARY = str(Path(os.__file__).parent)
+_INSTALLED = ("site-packages", "dist-packages")
 
 # One script at a time: modules that lie beside two scripts may have the same name.
 _importing = _thread.RLock()
@@ -210,3 +214,25 @@ def _remove_modules(name: str) -> dict[str, ModuleType]:
     """Remove a top-level module and its submodules from `sys.modules`, and return them."""
     names = [loaded for loaded in sys.modules if f"{loaded}.".startswith(f"{name}.")]
     return {loaded: sys.modules.pop(loaded) for loaded in names}
+
+
+def user_frame(error: BaseException) -> str:
+    """Return `` (model.py, line 7)`` for the innermost line of an exception in user code; empty if
+    there is none.
+    """
+    location = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if _is_user_file(file):
+            location = f" ({Path(file).name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return location
+
+
+def _is_user_file(file: str) -> bool:
+    """Return whether a file belongs to the user; a name in angle brackets means code without a
+    file."""
+    if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):
+        return False
+    return not any(name in file for name in _INSTALLED)

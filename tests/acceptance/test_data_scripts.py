@@ -47,6 +47,7 @@ def test_all_runners_see_the_same_data_although_they_are_random(
         ("def load_data():\n    yield 5", 2, "not int"),
         ("def load_data():\n    yield {'x': [1.0]}", 2, "must be an array"),
         ("def load_data():\n    yield {}[1]", 3, "mine.py, line 2"),
+        ("def load_data():\n    exit(0)", 2, "sys.exit (mine.py, line 2)"),
         ("import nowhere", 3, "mine.py"),
         ("def load_data(:", 3, "mine.py"),
     ],

@@ -13,7 +13,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from polygraphy.logger.sinks import escape_controls
@@ -224,30 +223,3 @@ def _dismiss_witness(witness: subprocess.Popen[bytes]) -> None:
         _witnesses.remove(witness)
     with suppress(OSError, ValueError, TimeoutExpired):
         witness.communicate(b"dismissed\n", timeout=1)
-
-
-_OURS = str(Path(__file__).resolve().parents[2])
-_STANDARD_LIBRARY = str(Path(os.__file__).parent)
-_INSTALLED = ("site-packages", "dist-packages")
-
-
-def user_frame(error: BaseException) -> str:
-    """Return `` (model.py, line 7)`` for the innermost line of an exception in user code; empty if
-    there is none.
-    """
-    location = ""
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if _is_user_file(file):
-            location = f" ({Path(file).name}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return location
-
-
-def _is_user_file(file: str) -> bool:
-    """Return whether a file belongs to the user; a name in angle brackets means code without a
-    file."""
-    if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):
-        return False
-    return not any(name in file for name in _INSTALLED)

@@ -10,10 +10,9 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translate_errors
 from polygraphy.adapters.onnx_common.messages import all_nodes
-from polygraphy.adapters.os.signals import user_frame
 from polygraphy.domain.data.loading import check_has_outputs, own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
-from polygraphy.mod.scripts import run_script
+from polygraphy.mod.scripts import run_script, user_frame
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,6 @@ from typing import Any, TypeVar, Union
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, InvokeFromScript, evaluate
 from polygraphy.adapters.os.paths import readable_file
-from polygraphy.adapters.os.signals import user_frame
 from polygraphy.adapters.torch.caches import load_with_types, unregistered_types
 from polygraphy.adapters.torch.exported_files import load_exported
 from polygraphy.domain.errors import (
@@ -32,6 +31,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
+from polygraphy.mod.scripts import user_frame
 
 
 @contextmanager

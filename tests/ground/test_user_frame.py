@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.os.paths import readable_file
-from polygraphy.adapters.os.signals import user_frame
+from polygraphy.mod.scripts import user_frame
 
 
 def caught(function: Callable[[], Any]) -> BaseException:
