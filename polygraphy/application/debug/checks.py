@@ -215,7 +215,7 @@ class CheckCommand:
         first = self._failed_with[0]
         if code != first and not self._is_held:
             G_LOGGER.warning(
-                f"This failure exited with code {code}, the first one with {first}, so it may"
+                f"This failure exited with code {code}, the first failure with {first}, so it may"
                 " be a different failure. Choose with --fail-code or --fail-regex."
             )
 

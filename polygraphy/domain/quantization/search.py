@@ -282,8 +282,9 @@ class SetSearch:
         return proven
 
     def _search_size(self, size: int) -> tuple[int | None, bool]:
-        """Return a set of a size that is enough, None if none was found; and whether all sets of
-        that size were tried without success."""
+        """Return a set of `size` nodes that reaches the target, as an integer with a bit per node,
+        or None if none was found. Also return whether all sets of this size were tried without
+        success."""
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         is_complete = is_all and size <= 2

@@ -171,14 +171,14 @@ def state_pairs(
             if pair is not None:
                 if pair.input != name and pair.source == "graph":
                     conflicts.append(
-                        Conflict(output, pair.input, name, source, _node_behind(graph, output))
+                        Conflict(output, pair.input, name, source, _maker_label(graph, output))
                     )
             elif name not in used_inputs and is_same_kind(tensors[output], tensors[name]):
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
                 used_inputs.add(name)
     conflicts += [
-        Conflict(pair.output, pair.input, "", "the graph", _node_behind(graph, pair.output))
+        Conflict(pair.output, pair.input, "", "the graph", _maker_label(graph, pair.output))
         for pair in by_graph
         if _is_stale(pair, by_graph, tensors)
     ]
@@ -253,7 +253,7 @@ def _find_swapped(
     if not all(is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
         return []
     return [
-        Conflict(pair.output, pair.input, name, "the order", _node_behind(graph, pair.output))
+        Conflict(pair.output, pair.input, name, "the order", _maker_label(graph, pair.output))
         for pair, name in off
     ]
 
@@ -575,7 +575,7 @@ def _axis_before_transpose(node: Node, axis: int | None) -> int | None:
     return int(order[axis])
 
 
-def _node_behind(graph: Graph, output: str) -> str:
+def _maker_label(graph: Graph, output: str) -> str:
     """Return the label of the node that computes an output, through Identity nodes; empty if
     there is none.
     """

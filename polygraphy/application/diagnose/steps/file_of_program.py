@@ -352,7 +352,7 @@ class _FileComparison:
         """
         first = spots[0]
         other = {spot.key: spot for spot in apart.spots}[first.key]
-        *values, text = _texts(first.value, first.expected, other.value)
+        *values, text = _constant_texts(first.value, first.expected, other.value)
         facts = [
             program_evidence.frozen_number(first.node.op, first.name, values[0], values[1]),
             program_evidence.other_example(text),
@@ -665,7 +665,7 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
     )
 
 
-def _texts(value: Any, expected: Any, other: Any) -> list[str]:
+def _constant_texts(value: Any, expected: Any, other: Any) -> list[str]:
     """Return a constant of the file, of the correct export and of another export as text; large
     arrays of one shape by an element that differs."""
     values = (value, expected, other)

@@ -89,7 +89,9 @@ def explain_hidden_fault(case: Case, comparison: ModelComparison) -> StepOutcome
         return Skip("quantization changes weights")
     models = _models(case, comparison)
     if models is None or not models.suspects:
-        return Skip("the models do not differ in a few weights or attributes")
+        return Skip(
+            "the difference between the models is not limited to a few weights or attributes"
+        )
     with case.record_step(titles.ELEMENT_BY_ELEMENT) as notes:
         for index in range(len(comparison.feeds)):
             search = _EffectSearch(case, comparison, models, index)
