@@ -157,7 +157,7 @@ class _RunnerState:
     def infer(self, feed: Feed) -> IterationResult:
         """Return the outputs of one inference, with its time and the facts about the model."""
         fed = self.memory.complete(feed)
-        fit, facts = self.part_of(fed)
+        fit, facts = self.adapter_and_facts(fed)
         if self.profiling is not None:
             self.profiling.note_feed(self.runner, fit(fed))
         outputs = self.runner.infer(fit(fed), check_inputs=False)
@@ -183,7 +183,7 @@ class _RunnerState:
             iteration_result.marked_outputs = self._select_changed(marked, outputs)
         return iteration_result
 
-    def part_of(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
+    def adapter_and_facts(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
         """Return the function that fits data to the runner, or to the part that accepts them, and
         the facts about its model.
         """
@@ -205,7 +205,7 @@ class _RunnerState:
                     narrow = resolve(NarrowModels).perturbed_function(source, dtype)
                     self._roughly = {(id(facts), dtype): narrow}
                 if narrow is not None:
-                    self._moved = feed, dtype, narrow(self.part_of(feed)[0](feed))
+                    self._moved = feed, dtype, narrow(self.adapter_and_facts(feed)[0](feed))
             except PolygraphyException as error:
                 G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return self._moved[2]
@@ -516,7 +516,7 @@ def _one_iteration(
         name = state.runner.name
         if is_first:
             fed = state.memory.complete(feed)
-            fit, _ = state.part_of(fed)
+            fit, _ = state.adapter_and_facts(fed)
             console.inputs_described(name, TensorMetadata.from_feed_dict(fit(fed)))
         outputs = state.infer(feed)
         if is_first:

@@ -121,7 +121,7 @@ class _Signals:
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
         self._first: int | None = None  # As the first thread knows, which is to handle it.
         self._heard: list[int] = []  # All of them, as soon as they have come.
-        self._patience = threading.Timer(_PATIENCE, partial(_end_as_by_signal, signal.SIGTERM))
+        self._patience = threading.Timer(_PATIENCE, partial(_exit_like_signal, signal.SIGTERM))
         self._patience.daemon = True
 
     def has_signal(self) -> bool:
@@ -162,12 +162,12 @@ class _Signals:
         """React to a signal at once, in another thread."""
         handler = self._handlers.get(number)
         if handler is end_program and not self._may_wait(number):
-            _end_as_by_signal(number)
+            _exit_like_signal(number)
         if handler is None or not self._may_wait(number):
             return  # A handler of the user may only record the signal, in the main thread.
         self._heard.append(number)
         if len(self._heard) > 1:  # After a second signal, the user does not want to wait.
-            _end_as_by_signal(number)
+            _exit_like_signal(number)
         if handler is end_program:
             self._patience.start()
         self._tell(_CAN_STOP if self._can_stop else _CANNOT_STOP)
@@ -193,8 +193,8 @@ def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) 
         _end_process(1 if isinstance(end.code, str) else int(end.code or 0))
 
 
-def _end_as_by_signal(number: int) -> NoReturn:
-    """End the process with the exit code of one that was ended by a signal."""
+def _exit_like_signal(number: int) -> NoReturn:
+    """End the process with the exit code that a signal causes."""
     _end_process(128 + number)
 
 
