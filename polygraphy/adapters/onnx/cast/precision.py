@@ -531,7 +531,7 @@ def cast_copy(
         check_castable(model, dtype, selection)
         weights: list[TensorProto] = []
 
-        def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        def external_location(tensor: TensorProto) -> tuple[str, int, int] | None:
             """Return file name, offset and length (both 0) of a weight kept outside; None if it is
             empty.
             """
@@ -540,7 +540,7 @@ def cast_copy(
             weights.append(tensor)
             return str(len(weights) - 1), 0, 0
 
-        new_model = skeleton(model, place)
+        new_model = skeleton(model, external_location)
         forms = cast_in_place(
             new_model, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial
         )

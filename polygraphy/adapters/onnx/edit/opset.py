@@ -87,7 +87,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     """Convert a model in place; large weights and metadata are unchanged."""
     weights: dict[str, TensorProto] = {}
 
-    def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+    def external_location(tensor: TensorProto) -> tuple[str, int, int] | None:
         """Return file name, offset and length of a large weight kept outside; None for others."""
         if byte_size(tensor) <= _LARGE or tensor.name in weights:
             return None
@@ -98,7 +98,7 @@ def _convert(model: ModelProto, opset: int) -> None:
         for tensor in graph.initializer:
             if byte_size(tensor) <= _LARGE:
                 load_stored(tensor)
-    bare = skeleton(model, place)
+    bare = skeleton(model, external_location)
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with translate_onnx_errors(failed, BackendError):
         version = version_converter.convert_version(hide_crashing_nodes(bare), opset)

@@ -182,12 +182,12 @@ def _without_contents(model: ModelProto) -> ModelProto:
     weights with their readers.
     """
 
-    def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+    def external_location(tensor: TensorProto) -> tuple[str, int, int] | None:
         """Return file name, offset and length (both 0) for a large weight; None for others."""
         is_left_out = byte_size(tensor) > SMALL or is_stripped(tensor)
         return ("left-out", 0, 0) if is_left_out else None
 
-    bare = skeleton(model, place)
+    bare = skeleton(model, external_location)
     for graph in all_graphs(bare.graph):
         for tensor in graph.initializer:
             if is_external(tensor):

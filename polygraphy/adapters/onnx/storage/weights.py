@@ -430,12 +430,12 @@ def without_large_weights(model: ModelProto) -> ModelProto:
     to a file that does not exist.
     """
 
-    def place(tensor: TensorProto) -> Place | None:
+    def external_location(tensor: TensorProto) -> Place | None:
         """Return file name, offset and length for a large weight; None for a small one."""
         size = byte_size(tensor)
         return ("left-out", 0, size) if size > SMALL else None
 
-    return skeleton(model, place)
+    return skeleton(model, external_location)
 
 
 def skeleton(model: ModelProto, place_of: Callable[[TensorProto], Place | None]) -> ModelProto:

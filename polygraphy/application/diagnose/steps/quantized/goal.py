@@ -290,8 +290,8 @@ class _GoalSearch:
         return self._save_model(result, repair.model)
 
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
-        """Return whether outputs are much closer to the reference than `before`, and not just
-        beyond a target."""
+        """Return whether outputs are much closer to the reference than `before`, regardless of the
+        target."""
         return self._judge(values, self._rms) <= reduce_metric(
             self._judge(before, self._rms), _CLOSER
         )
