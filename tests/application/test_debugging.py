@@ -266,7 +266,9 @@ def test_a_failure_with_another_exit_code_is_pointed_out_once(
         check = CheckCommand(["check"], **how)
         for _ in range(6):
             check()
-    reported = [line for line in capsys.readouterr().out.splitlines() if "first failure with 1" in line]
+    reported = [
+        line for line in capsys.readouterr().out.splitlines() if "first failure with 1" in line
+    ]
     assert [code for code in (1, 3, 124) for line in reported if f"code {code}," in line] == said
 
 

@@ -51,7 +51,7 @@ def test_advice_about_dla_is_for_errors_of_dla_only(text: str) -> None:
 
 def test_gpus_are_named_if_there_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_count_gpus", lambda: 2)
-    monkeypatch.setattr(module, "_name_gpu", lambda driver, index: f"{driver} {index}")
+    monkeypatch.setattr(module, "_gpu_name", lambda driver, index: f"{driver} {index}")
     for driver, names in (("card", ["card 0", "card 1"]), (None, [])):
         monkeypatch.setattr(module, "_driver", lambda driver=driver: driver)
         assert module.gpu_names() == names

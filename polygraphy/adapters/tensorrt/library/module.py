@@ -335,13 +335,13 @@ def gpu_name() -> str:
     empty without a GPU.
     """
     driver = _driver()
-    return _name_gpu(driver, 0) if driver is not None and has_gpu() else ""
+    return _gpu_name(driver, 0) if driver is not None and has_gpu() else ""
 
 
 def gpu_names() -> list[str]:
     """Return names and compute capabilities of the visible GPUs."""
     driver = _driver()
-    return [] if driver is None else [_name_gpu(driver, index) for index in range(_count_gpus())]
+    return [] if driver is None else [_gpu_name(driver, index) for index in range(_count_gpus())]
 
 
 def _count_gpus() -> int:
@@ -352,7 +352,7 @@ def _count_gpus() -> int:
     return count.value
 
 
-def _name_gpu(driver: ctypes.CDLL, index: int) -> str:
+def _gpu_name(driver: ctypes.CDLL, index: int) -> str:
     """Return name and compute capability of a GPU."""
     device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
     name = ctypes.create_string_buffer(256)

@@ -414,8 +414,8 @@ class _GoalSearch:
         return measure_again(self._case, request, measure, before)
 
     def _reference_to_quantize(self, model: QuantizedModel, *, is_unnamed: bool) -> Any:
-        """Return the reference with the names by which the model has its inputs and outputs, and
-        with names of all nodes if one that is kept in floating point has none."""
+        """Return the reference with the input and output names of the quantized model. If
+        `is_unnamed`, all nodes also get a name."""
         names = self._renamed_ends(model)
         return model.named_reference(names) if is_unnamed or names else model.reference
 
