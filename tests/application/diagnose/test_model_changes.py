@@ -400,6 +400,40 @@ def test_nodes_that_read_the_tensor_of_the_other_are_named_if_the_reference_lack
     assert sorted(culprit["nodes"] for culprit in kept.culprits) == [["first"], ["second"]]
 
 
+def test_exchanged_inputs_of_a_node_and_its_reader_are_named_beside_an_optimized_reference(
+    tmp_path: Path,
+) -> None:
+    """No change of a single node explains the result of the second one."""
+    random = np.random.RandomState(0)
+
+    def exchanging(first: str, second: str) -> onnx.ModelProto:
+        """Return a model with products that are fused, behind which two nodes read these."""
+        weights, nodes, name = {}, [], "x"
+        for number in range(6):
+            weights[f"w{number}"] = np.random.RandomState(number).randn(6, 6).astype(np.float32) / 2
+            weights[f"b{number}"] = np.random.RandomState(number).randn(6).astype(np.float32)
+            made = [f"{kind}{number}" for kind in ("product", "sum", "curve")]
+            nodes += [
+                helper.make_node("MatMul", [name, f"w{number}"], made[:1], f"multiply{number}"),
+                helper.make_node("Add", [made[0], f"b{number}"], made[1:2], f"add{number}"),
+                helper.make_node("Tanh", made[1:2], made[2:], f"activate{number}"),
+            ]
+            name = made[2]
+        nodes += [
+            helper.make_node("Exp", [name], ["p"], "exp"),
+            helper.make_node("Sigmoid", [name], ["q"], "sigmoid"),
+            helper.make_node("Sub", ["p", first], ["s"], "subtract"),
+            helper.make_node("Concat", ["s", second], ["y"], "join", axis=1),
+        ]
+        return make("two", nodes, [value("x", [5, 6])], [value("y", [5, 12])], weights=weights)
+
+    kept, feed = Kept(), {"x": random.randn(5, 6).astype(np.float32)}
+    reference = optimized(exchanging("q", "curve0"), tmp_path)
+    with bind(Findings, kept):
+        diagnose(exchanging("curve0", "q"), [OnnxrtParty()], [feed], reference)
+    assert sorted(culprit["nodes"] for culprit in kept.culprits) == [["join"], ["subtract"]]
+
+
 def layers(*, is_turned: bool = False, extra: bool = False) -> onnx.ModelProto:
     """Return two products with an activation between them, also as products of transposed
     matrices; `extra`: a Gather swaps two columns behind the first.

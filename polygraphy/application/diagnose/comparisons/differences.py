@@ -54,6 +54,7 @@ def find_differences(
     is_plain = not is_folded and all(culprit.cause != "structure" for culprit in culprits)
     is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
     is_all = len(culprits) == len(differing) or is_only
+    is_all = is_all or (fused is not None and _are_rewired(culprits, len(fused[3])))
     is_certain = not is_folded and not proven.is_mixed
     if not differing or (is_all and is_certain) or (is_one and is_plain):
         return proven
@@ -83,6 +84,17 @@ def find_differences(
         return evolve(parting, repaired=repaired, is_open=parting.is_open or is_open)
     # If most of the reference is restored, outputs match regardless of the fault.
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
+
+
+def _are_rewired(culprits: Sequence[Culprit], most: int) -> bool:
+    """Return whether the culprits are all differences of two graphs, and single nodes that only
+    read other tensors, so that nothing else of the reference was taken over."""
+    changes = [
+        fact.values["change"] for one in culprits for fact in one.facts if "change" in fact.values
+    ]
+    is_each = len(changes) == len(culprits) == most <= FEW_DIFFERENCES
+    is_single = all(len(culprit.nodes) == 1 for culprit in culprits)
+    return is_each and is_single and all(change.kind == "other_inputs" for change in changes)
 
 
 def _names_folded_weight(culprit: Culprit, side: Graph) -> bool:
