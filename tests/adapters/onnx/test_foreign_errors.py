@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint
@@ -152,8 +153,11 @@ def test_each_model_that_raised_an_error_of_the_onnx_package_raises_one_of_ours(
                 edit(copied(model))
     large = small("y = Add(x, w)")
     large.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[2**33, 2**33]))
-    with pytest.raises(ModelError, match="Weight 'w' cannot be read"):
+    with pytest.raises(ModelError, match=r"Weight 'w' of shape .* values, but has 0"):
         save_onnx(large, str(tmp_path / "m.onnx"), "w.bin", size_threshold=0)
+    part = TensorProto(name="w", data_type=1, dims=[2], segment=TensorProto.Segment(end=2))
+    with pytest.raises(ModelError, match="Weight 'w' cannot be read"):
+        elements(part)
     choice = small("y = Identity(x)", "float[2] x, bool c")
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch("t"), else_branch=branch("e"))
     choice.graph.node[0].CopyFrom(node)
