@@ -83,7 +83,7 @@ class _Loop:
                     self._listen_to(self._forks[connection])
         finally:
             for fork in self._forks.values():
-                os.kill(fork.pid, signal.SIGTERM)
+                os.kill(fork.pid, signal.SIGKILL)  # A test may catch others.
             for fork in self._forks.values():
                 os.waitpid(fork.pid, 0)
 
