@@ -120,7 +120,8 @@ def planted(case: Case) -> tuple[bool, bool]:
         cause = bool(named) and all(one["cause"] in case.fault.causes for one in named)
     else:
         node = len(named) == 1 and (
-            named[0]["tensor"] in case.fault.tensors or set(named[0]["nodes"]) <= around != set()
+            named[0]["tensor"].removesuffix("_quantized") in case.fault.tensors
+            or set(named[0]["nodes"]) <= around != set()
         )
         cause = node and named[0]["cause"] in case.fault.causes
     mark = "right" if node and cause else "WRONG"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
+from polygraphy.domain.diagnosis.words.quantization import set_parameter
 from polygraphy.domain.quantization.causes import (
     CLIPPED,
     SCALE,
@@ -21,6 +22,7 @@ from polygraphy.domain.quantization.causes import (
 )
 from polygraphy.domain.quantization.lines import exclusion, halves_another_range
 from polygraphy.domain.quantization.losses import (
+    SiteLoss,
     activation_loss,
     best_scheme_by_channels,
     weight_loss,
@@ -254,3 +256,10 @@ def test_wrong_zero_points_of_blocks_are_named_along_each_axis(axis: int) -> Non
     site = Site("w", "weight", wrong, None, wrong.values(codes), exact, codes)
     loss = weight_loss(site)
     assert loss is not None and cause_of(site, loss) == "block zero point"
+
+
+def test_a_parameter_is_shown_by_the_name_of_a_tensor_of_the_model() -> None:
+    right = Scheme("uint8", np.float64(0.1), np.float64(0))
+    site = Site("y_quantized//float", "activation", right)
+    note = set_parameter(site, SiteLoss(1.0, 0.1, 0.5, (0.0, 9.0), None, right), is_saved=True)
+    assert "for 'y_quantized':" in note

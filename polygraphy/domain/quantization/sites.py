@@ -14,6 +14,8 @@ from polygraphy.domain.tensors.aliases import Array
 RAW = "//raw"
 """Suffix of the input of an activation that quantizers remove, because the range of the integers
 has the same effect."""
+DEQUANTIZED = "//float"
+"""Suffix of the floating-point form of a stored tensor, if another tensor has its name."""
 CORRECTED = "//corrected"
 """Suffix of a floating-point bias that the quantizer changed."""
 QUANTIZED_OPERATORS = (

@@ -12,6 +12,7 @@ from attrs import frozen
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.domain.quantization.sites import DEQUANTIZED
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -232,7 +233,7 @@ class _Rewriter:
     def _float_name(self, name: str) -> str:
         """Return an unused name for the dequantized form of a tensor."""
         plain = name.removesuffix("_quantized")
-        chosen = plain if plain != name and plain not in self._taken else f"{name}//float"
+        chosen = plain if plain != name and plain not in self._taken else f"{name}{DEQUANTIZED}"
         self._taken.add(chosen)
         return chosen
 

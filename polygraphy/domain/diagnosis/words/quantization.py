@@ -33,7 +33,7 @@ from polygraphy.domain.quantization.listing import summarize_quantization, tenso
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
-from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.quantization.sites import DEQUANTIZED, Site
 from polygraphy.domain.tensors.naming import count_text, in_bytes, in_percent
 
 _CAUSES = {
@@ -333,8 +333,8 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
             f" {zero} ({best.dtype}) after {_name(site.name)!r}.{command}"
         )
     return (
-        f"Set scale {scale:.6g} and zero point {zero} for {site.name!r}: the inputs range from"
-        f" {low:.4g} to {high:.4g}.{command}"
+        f"Set scale {scale:.6g} and zero point {zero} for {_name(site.name)!r}: the inputs range"
+        f" from {low:.4g} to {high:.4g}.{command}"
     )
 
 
@@ -535,5 +535,5 @@ def _share(share: float) -> str:
 
 def _name(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
-    name = name.partition("//again")[0]
+    name = name.partition("//again")[0].removesuffix(DEQUANTIZED)
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")

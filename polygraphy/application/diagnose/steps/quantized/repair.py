@@ -30,7 +30,7 @@ from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.losses import SiteLoss, weight_loss
 from polygraphy.domain.quantization.metrics import RmsRatio
 from polygraphy.domain.quantization.schemes import Scheme
-from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.quantization.sites import DEQUANTIZED, Site
 from polygraphy.ports.diagnosing import QuantizedModel
 
 _REPAIRS, _REPAIRING = 24, 0.5
@@ -236,7 +236,8 @@ def parameter_culprit(
     ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
     names, op = nodes or [site.name], ops[0] if ops else ""
     remedy = Remedy(None, True, note)
-    return Culprit(names, model.source(site), MODEL, cause, None, facts, remedy, op)
+    tensor = model.source(site).removesuffix(DEQUANTIZED)
+    return Culprit(names, tensor, MODEL, cause, None, facts, remedy, op)
 
 
 def _adjacent_nodes(model: QuantizedModel, site: Site) -> list[str]:
