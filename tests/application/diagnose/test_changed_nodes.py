@@ -104,6 +104,32 @@ def diagnose_beside_saved(
     return kept
 
 
+@pytest.mark.parametrize(
+    ("node", "right", "wrong"),
+    [("Clip(h, , k)", integers(37), integers(29)),
+     ("Mod(h, k)", integers(3, 4, 5, 13, 7, 8), integers(3, 4, 5, 6, 7, 8))],
+)  # fmt: skip
+def test_integers_near_the_expected_ones_are_tried(
+    tmp_path: Path, node: str, right: Any, wrong: Any
+) -> None:
+    def model_with(k: Any) -> onnx.ModelProto:
+        text = f"""<ir_version: 8, opset_import: ["": 17]>
+            m (int64[12, 6] x) => (int64[12, 6] y)
+            {{ h = Identity(x) mid = {node} y = Neg(mid) }}"""
+        model = parser.parse_model(text)
+        array = k.reshape(()) if k.size == 1 else k
+        model.graph.initializer.append(numpy_helper.from_array(array, "k"))
+        return model
+
+    feed = {"x": np.random.default_rng(5).integers(-40, 40, (12, 6))}
+    marked = model_with(right)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
+    saved = OnnxrtParty().load(marked)(feed)
+    kept = diagnose_beside_saved(model_with(wrong), feed, saved, tmp_path)
+    [culprit] = kept.culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mid", "weight")
+
+
 def test_a_wrong_weight_that_several_nodes_read_is_one_culprit(tmp_path: Path) -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         m (int64[6] ids) => (float[6, 9] y) { rows = Gather(table, ids) h = Tanh(rows)

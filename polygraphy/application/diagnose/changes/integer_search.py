@@ -4,7 +4,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -79,7 +79,10 @@ def _nearest_integers(
 
     shapes = [np.shape(value) for value in (*search.part.feed.values(), *search.goals.values())]
     largest = max((size for shape in shapes for size in shape), default=0)
-    candidates = range(2) if start.dtype.kind == "b" else range(min(largest + 1, _MOST_VALUES))
+    candidates: Sequence[int] = range(2)
+    if start.dtype.kind != "b":
+        sizes = range(min(largest + 1, _MOST_VALUES))
+        candidates = [*dict.fromkeys([*sizes, *_near_goals(search.goals, start.dtype)])]
     if start.size == 1 and start.dtype.kind in "iu" and start.itemsize == 1:  # A zero point.
         candidates = range(np.iinfo(start.dtype).min, np.iinfo(start.dtype).max + 1)
     array, best, runs = start.copy(), score(start), 1
@@ -97,6 +100,21 @@ def _nearest_integers(
         if best == before:
             break
     return None if np.array_equal(array, start) else array
+
+
+def _near_goals(goals: Values, dtype: Any) -> list[int]:
+    """Return integers of a data type between the expected integers, or next to them: a bound is one
+    of these, and a divisor one more than the largest remainder. If they are many, only the ends.
+    """
+    arrays = [np.asarray(goal) for goal in goals.values()]
+    arrays = [array for array in arrays if array.size and array.dtype.kind in "iu"]
+    if not arrays:
+        return []
+    least, most = (int(pick(map(end, arrays))) for pick, end in ((min, np.min), (max, np.max)))
+    ends = [least - 1, least, most, most + 1]
+    every = range(least - 1, most + 2) if most - least < _MOST_VALUES else ends
+    limits = np.iinfo(dtype)
+    return [value for value in every if limits.min <= value <= limits.max]
 
 
 def _score(values: Values, goals: Values) -> Score:
