@@ -311,7 +311,7 @@ def _solve_operand(
         yield from _solve_product(node, position, weight, values, array, goal)
     elif node.op == "Conv" and position == 1 and first is not None:
         bias = np.reshape(values.get(2, 0.0), (-1, *(1,) * (goal.ndim - 2)))
-        yield weight * _factor_between(array - bias, goal - bias)
+        yield from _scaled_weights(weight, 0, array - bias, goal - bias, 1)
         yield from _solve_convolution(node, weight, first, array, goal)
     elif node.op in ("Conv", "ConvTranspose", "Gemm") and position == 2:
         axis = 1 if node.op != "Gemm" else goal.ndim - 1
@@ -337,7 +337,8 @@ def _solve_product(
     is_gemm = node.op == "Gemm"
     alpha = float(node.attribute("alpha", 1.0)) if is_gemm else 1.0
     turned = [bool(node.attribute(name, 0)) and is_gemm for name in ("transA", "transB")]
-    yield weight * _factor_between(value, goal)
+    columns = (1 - turned[1], -1) if position else (int(turned[0]), -2)
+    yield from _scaled_weights(weight, columns[0], value, goal, columns[1])
     apart = (goal - value) / (alpha or 1.0)
     data = np.asarray(other_value, np.float64)
     data = data.T if turned[1 - position] else data
@@ -353,10 +354,15 @@ def _solve_product(
         yield weight + (change.T if turned[position] else change)
 
 
-def _factor_between(value: Any, goal: Any) -> float:
-    """Return the factor of an array that comes closest to the goal; 1 for zeros."""
-    size = float(np.sum(np.square(value)))
-    return float(np.sum(value * goal)) / size if size else 1.0
+def _scaled_weights(weight: Any, at: int, value: Any, goal: Any, axis: int) -> Iterator[Any]:
+    """Yield a weight scaled to come closest to the goal: as a whole, and by channel, which is the
+    axis `at` of the weight and `axis` of the goal.
+    """
+    others = tuple(np.delete(np.arange(goal.ndim), axis))
+    for axes, shape in ((None, ()), (others, np.where(np.arange(weight.ndim) == at, -1, 1))):
+        size = np.sum(np.square(value), axis=axes)
+        factor = np.where(size, np.sum(value * goal, axis=axes) / np.where(size, size, 1), 1)
+        yield weight * factor.reshape(shape)
 
 
 def _solve_convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:

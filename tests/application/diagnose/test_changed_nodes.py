@@ -130,6 +130,25 @@ def test_integers_near_the_expected_ones_are_tried(
     assert (culprit["tensor"], culprit["cause"]) == ("mid", "weight")
 
 
+def test_a_scaled_column_of_a_weight_is_found_in_half_precision(tmp_path: Path) -> None:
+    def model_with(w: Any) -> onnx.ModelProto:
+        model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+            m (float16[6, 32] x) => (float16[6, 32] y)
+            { h = Identity(x) mid = MatMul(h, w) y = Tanh(mid) }""")
+        model.graph.initializer.append(numpy_helper.from_array(w.astype(np.float16), "w"))
+        return model
+
+    right = floats(32, 32) / 6
+    wrong = right.copy()
+    wrong[:, 3] *= F(1.05)
+    marked = model_with(right)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
+    feed = {"x": np.random.default_rng(5).standard_normal((6, 32)).astype(np.float16)}
+    saved = OnnxrtParty().load(marked)(feed)
+    [culprit] = diagnose_beside_saved(model_with(wrong), feed, saved, tmp_path).culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mid", "weight")
+
+
 def test_a_wrong_weight_that_several_nodes_read_is_one_culprit(tmp_path: Path) -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         m (int64[6] ids) => (float[6, 9] y) { rows = Gather(table, ids) h = Tanh(rows)

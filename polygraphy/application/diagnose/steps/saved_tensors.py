@@ -47,7 +47,6 @@ from polygraphy.domain.diagnosis.culprit import (
     with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -467,7 +466,8 @@ class _SavedTensors:
         if rounded < CLOSE:
             yield CLOSE
             rounded = _TF32
-        if _IMPROVED * rounded < rms_ratio(output, goal):
+        # The largest difference counts, as for `matches_expected`: a channel may be wrong alone.
+        if not matches_expected(output, goal, _IMPROVED * rounded):
             yield rounded
 
     def _find_changed_node(
