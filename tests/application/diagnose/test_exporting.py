@@ -16,7 +16,7 @@ from polygraphy.adapters.fake import FakeProgram
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.diagnosing import diagnose
-from polygraphy.application.diagnose.steps.file_of_program import _texts, other_examples
+from polygraphy.application.diagnose.steps.file_of_program import _constant_texts, other_examples
 from polygraphy.binding import bind
 from polygraphy.comparator import StepLoader
 from polygraphy.domain import rounding as judging
@@ -578,12 +578,12 @@ def test_an_invalid_file_of_training_is_not_the_fault_of_its_node() -> None:
 def test_a_large_constant_of_the_example_is_shown_by_an_element_that_differs() -> None:
     table = np.zeros((4, 4))
     table[1, 2] = 0.123456789
-    assert _texts(table, table * 2, np.zeros((4, 4))) == [
+    assert _constant_texts(table, table * 2, np.zeros((4, 4))) == [
         "0.123457 at [1, 2]",
         "0.246914 at [1, 2]",
         "0.0 at [1, 2]",
     ]
-    assert _texts(np.ones(9), np.ones(8), None)[0] == "float64 of shape (9,)"
+    assert _constant_texts(np.ones(9), np.ones(8), None)[0] == "float64 of shape (9,)"
 
 
 def test_lengths_that_must_add_up_are_tried_in_another_order() -> None:
