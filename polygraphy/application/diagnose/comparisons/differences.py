@@ -54,7 +54,7 @@ def find_differences(
     is_plain = not is_folded and all(culprit.cause != "structure" for culprit in culprits)
     is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
     is_all = len(culprits) == len(differing) or is_only
-    is_all = is_all or (fused is not None and _are_rewired(culprits, len(fused[3])))
+    is_all = is_all or (fused is not None and _are_rewired(culprits, pairing.model, len(fused[3])))
     is_certain = not is_folded and not proven.is_mixed
     if not differing or (is_all and is_certain) or (is_one and is_plain):
         return proven
@@ -86,15 +86,20 @@ def find_differences(
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
 
 
-def _are_rewired(culprits: Sequence[Culprit], most: int) -> bool:
-    """Return whether the culprits are all differences of two graphs, and single nodes that only
-    read other tensors, so that nothing else of the reference was taken over."""
-    changes = [
-        fact.values["change"] for one in culprits for fact in one.facts if "change" in fact.values
-    ]
-    is_each = len(changes) == len(culprits) == most <= FEW_DIFFERENCES
-    is_single = all(len(culprit.nodes) == 1 for culprit in culprits)
-    return is_each and is_single and all(change.kind == "other_inputs" for change in changes)
+def _are_rewired(culprits: Sequence[Culprit], side: Graph, most: int) -> bool:
+    """Return whether the culprits are all differences of two graphs, and single nodes of the model
+    that only read other tensors, so that nothing else of the reference was taken over."""
+    if not len(culprits) == most <= FEW_DIFFERENCES:
+        return False
+    inputs = {node.label: {*node.inputs} for node in side.nodes}
+    for culprit in culprits:
+        changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
+        if [change.kind for change in changes] != ["other_inputs"] or len(culprit.nodes) != 1:
+            return False
+        # A rewrite may have inserted the node, which then stands for others.
+        if not {*changes[0].values["names"]} <= inputs.get(culprit.nodes[0], set()):
+            return False
+    return True
 
 
 def _names_folded_weight(culprit: Culprit, side: Graph) -> bool:
