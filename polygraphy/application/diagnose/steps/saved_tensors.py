@@ -351,7 +351,10 @@ class _SavedTensors:
         trace: Trace,
     ) -> dict[tuple[str, ...], Variant]:
         """Return the weights with which several nodes that read them compute their saved tensors,
-        by these tensors, so that one wrong weight is one culprit."""
+        by these tensors, so that one wrong weight is one culprit. Beside a program, its own
+        weights show that."""
+        if self._run.is_traced:
+            return {}
         readers: dict[str, list[str]] = {}
         for name, region in regions.items():
             known = [index for index in region if index in side.operations]
