@@ -253,9 +253,10 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
 def _script_that_ended(end: SystemExit) -> str:
     """Return the line of a user's script that called sys.exit, in parentheses; empty if the program
     itself did."""
-    from polygraphy.mod.scripts import user_frame
+    from polygraphy.mod.scripts import is_raised_in_package, user_frame
 
-    place = user_frame(end)
+    # A program that another one runs ends with `run`, which calls sys.exit here.
+    place = "" if is_raised_in_package(end) else user_frame(end)
     program = os.path.basename(sys.argv[0])  # noqa: PTH119
     return "" if place.startswith(f" ({program},") else place
 

@@ -29,7 +29,8 @@ UNKNOWN_NAME_ERROR = "polygraphy.exception:UnknownNameError"
 
 _ALL = "__dict__"
 
-_OURS = str(Path(__file__).resolve().parents[1])
+# `sweep` runs this package in other environments through a link.
+_OURS = (str(Path(__file__).parents[1]), str(Path(__file__).resolve().parents[1]))
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -230,9 +231,17 @@ def user_frame(error: BaseException) -> str:
     return location
 
 
+def is_raised_in_package(error: BaseException) -> bool:
+    """Return whether the innermost line of an exception is in this package."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
 def _is_user_file(file: str) -> bool:
     """Return whether a file belongs to the user; a name in angle brackets means code without a
     file."""
-    if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):
+    if file.startswith(("<", *_OURS, _STANDARD_LIBRARY)):
         return False
     return not any(name in file for name in _INSTALLED)

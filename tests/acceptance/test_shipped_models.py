@@ -86,7 +86,7 @@ def test_a_check_fails_where_a_command_does(program: ModuleType, tmp_path: Path)
 def test_the_page_says_what_failed(program: ModuleType) -> None:
     found = [("a.onnx", "fold", 1.25, None), ("a.onnx", "fp16", 2.0, "`polygraphy x`: exit code 1")]
     page = program.markdown(found, {"package": "1.0"})
-    assert "the packages package 1.0" in page
+    assert "packages: package 1.0." in page
     assert page.count("| a.onnx |") == 1
     assert "1.2 | **(1)** |" in page
     assert page.endswith("1. a.onnx, fp16: `polygraphy x`: exit code 1\n")

@@ -211,7 +211,7 @@ def _solve_fill(side: Graph, index: int, inputs: Mapping[str, Any], goal: Any) -
     for position in (1, 2):
         name = node.inputs[position]
         array = np.asarray(side.constants[name].values) if name in side.constants else None
-        if array is None or array.size != 1 or array.dtype.kind not in "fiu":
+        if array is None or array.size != 1 or not (is_float(array) or array.dtype.kind in "iu"):
             continue
         filled = goal[np.broadcast_to(condition, goal.shape) == (position == 1)]
         if filled.size and (filled == filled[0]).all() and filled[0] != array.reshape(-1)[0]:
