@@ -109,7 +109,11 @@ def _solve_integer_weights(
     position, weight_axis, axis = _PRODUCTS.get(node.op, (len(node.inputs), 0, 0))
     name = node.inputs[position] if position < len(node.inputs) else ""
     values = side.constants[name].values if name in side.constants else None
-    if values is None or np.ndim(values) < 2 or np.asarray(values).dtype.kind not in "iu":
+    if (
+        values is None
+        or np.ndim(values) < 2
+        or not np.issubdtype(np.asarray(values).dtype, np.integer)
+    ):
         return
     if np.shape(output) != np.shape(expected):
         return
