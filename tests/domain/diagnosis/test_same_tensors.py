@@ -53,3 +53,14 @@ def test_arrays_that_match_others_by_accident_show_nothing() -> None:
     assert is_informative(np.array([0.5, 1.5]))
     for array in (np.arange(9), np.array([0.5]), np.full(9, np.nan), np.full(9, 0.5)):
         assert not is_informative(array)
+
+
+def test_what_a_mask_fills_in_makes_no_other_tensor_equal() -> None:
+    """Most elements of causal scores are filled in."""
+    scores = np.full((4, 4), -1e9, np.float32)
+    scores[0] = np.linspace(-1, 1, 4)
+    other = scores.copy()
+    other[0] = other[0][::-1]
+    known = SameTensors({"theirs": scores})
+    assert known.find_equal("mine", scores, ()) == "theirs"
+    assert known.find_equal("mine", other, ()) is None
