@@ -139,7 +139,7 @@ def _serve() -> None:
 
 
 def _run(request: dict[str, Any], report: int) -> NoReturn:
-    code = 1
+    code, imported = 1, len(sys.modules)
     try:
         for target, path, flags in (
             (0, os.devnull, os.O_RDONLY),
@@ -162,9 +162,10 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
         code = _code_of(request["words"])
         twins.dismiss_twins()
         os.set_blocking(report, False)  # What does not fit is imported later.
-        names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
-        with suppress(OSError):
-            os.write(report, "\n".join(names).encode())
+        if len(sys.modules) > imported:  # Each name that is looked at copies a page.
+            names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
+            with suppress(OSError):
+                os.write(report, "\n".join(names).encode())
     except BaseException:
         traceback.print_exc()
     finally:

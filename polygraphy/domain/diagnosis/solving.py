@@ -108,16 +108,12 @@ def _solve_integer_weights(
     node = side.nodes[index]
     position, weight_axis, axis = _PRODUCTS.get(node.op, (len(node.inputs), 0, 0))
     name = node.inputs[position] if position < len(node.inputs) else ""
-    values = side.constants[name].values if name in side.constants else None
-    if (
-        values is None
-        or np.ndim(values) < 2
-        or not np.issubdtype(np.asarray(values).dtype, np.integer)
-    ):
+    values = np.asarray(side.constants[name].values if name in side.constants else None)
+    if values.ndim < 2 or not np.issubdtype(values.dtype, np.integer):
         return
     if np.shape(output) != np.shape(expected):
         return
-    weight = np.moveaxis(np.asarray(values), weight_axis, 0)
+    weight = np.moveaxis(values, weight_axis, 0)
     own, wanted = (
         np.moveaxis(np.asarray(array), axis, 0).reshape(np.shape(array)[axis], -1)
         for array in (output, expected)
