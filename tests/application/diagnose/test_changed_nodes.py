@@ -168,17 +168,25 @@ def test_a_wrong_weight_that_several_nodes_read_is_one_culprit(tmp_path: Path) -
     assert culprit["nodes"] == ["rows", "y"] and culprit["cause"] == "weight"
 
 
-def test_an_overflow_of_the_backend_that_saved_results_is_named(tmp_path: Path) -> None:
+def test_overflows_of_the_backend_that_saved_results_are_named(tmp_path: Path) -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
-        m (float16[3, 8] x) => (float16[3, 1] y)
-        { h = Mul(x, x) mean = ReduceMean<axes=[1]>(h) y = Sqrt(mean) }""")
+        m (float16[3, 8] x) => (float16[3, 1] y, float16[3, 1] z)
+        { h = Mul(x, x) mean = ReduceMean<axes=[1]>(h) y = Sqrt(mean)
+        below = Neg(h) least = ReduceMean<axes=[1]>(below) z = Neg(least) }""")
+    for node in model.graph.node:
+        node.name = node.output[0]
     marked = onnx.ModelProto.FromString(model.SerializeToString())
-    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mean"))
+    names = ("h", "mean", "below", "least")
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     feed = {"x": np.array([[1.5] * 8, [140] * 8, [300] * 8], np.float16)}
     saved = OnnxrtParty().load(marked)(feed)
     # The sum of 8 x 19600 exceeds float16, as 300 x 300 does.
-    saved["h"][2] = saved["mean"][1:] = saved["y"][1:] = np.inf
+    saved["h"][2] = saved["mean"][1:] = saved["y"][1:] = saved["z"][1:] = np.inf
+    saved["below"][2] = saved["least"][1:] = -np.inf
     kept = diagnose_beside_saved(model, feed, saved, tmp_path)
-    [culprit] = kept.culprits
-    assert (culprit["tensor"], culprit["cause"]) == ("mean", "overflow")
-    assert "ntermediate sums of ReduceMean" in " ".join(map(str, culprit["evidence"]))
+    assert [(one["tensor"], one["cause"]) for one in kept.culprits] == [
+        ("mean", "overflow"), ("least", "overflow")
+    ]  # fmt: skip
+    assert "ntermediate sums of ReduceMean" in " ".join(map(str, kept.culprits[0]["evidence"]))
+    for culprit in kept.culprits:
+        assert "--cast-keep-nodes mean least" in str(culprit["remedy"])

@@ -121,6 +121,7 @@ class _SavedTensors:
         self._changed: list[Variant] = []
         self._computed: list[str] = []
         self._changes: dict[str, tuple[Variant | None, Variant | None]] = {}
+        self._overflows: dict[str, str] = {}
         # Codes show the rounding of the model, not the type of the saved results.
         floats = [
             array.dtype
@@ -186,6 +187,14 @@ class _SavedTensors:
         )
         if is_entry and self._is_other_data(trace, regions, differing, feed):
             return Found(self._blame_data(culprits), case)
+        if self._overflows:
+            dtype = next(iter(self._overflows.values()))
+            words = cast_words(dtype, [*self._overflows])
+            remedy = Remedy(note=remedies.convert_again(words))
+            culprits = [
+                evolve(culprit, remedy=remedy) if culprit.cause == "overflow" else culprit
+                for culprit in culprits
+            ]
         if len(self._changed) == len(culprits):
             remedy = case.undo_changes(side, self._changed)
             culprits = [evolve(culprit, remedy=remedy) for culprit in culprits]
@@ -306,10 +315,8 @@ class _SavedTensors:
         if len(computing) == 1 and (loss := self._overflow(name, wrong[1], trace)) is not None:
             op, label = nodes[computing[0]].operator, nodes[computing[0]].label
             facts.append(precision.half_precision_loss(loss))
-            note = remedies.convert_again(cast_words(HALF[loss.values["dtype"]], [label]))
-            return Culprit(
-                [label], name, MODEL, "overflow", facts=facts, remedy=Remedy(note=note), op=op
-            )
+            self._overflows[label] = HALF[loss.values["dtype"]]
+            return Culprit([label], name, MODEL, "overflow", facts=facts, op=op)
         if index in side.operations and len(computing) == 1:
             variant, weight = self._find_change(name, region, side, trace, wrong[1])
             if variant is not None:
