@@ -15,7 +15,7 @@ from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.paths import _check_symbol as check_symbol
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_paths, check_read
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.sweep.plan import DATA_FLAGS, WRITING_FLAGS
 
@@ -113,6 +113,14 @@ def test_what_is_not_there_is_reported_before_anything_is_built(
     [reported] = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[!]")]
     assert "nothere" in reported and "does not exist" in reported
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_timing_cache_need_not_exist(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.touch()
+    words = ["run", str(model), "--trt", "--load-timing-cache", str(tmp_path / "nothere")]
+    name, rest = split_command(words)
+    check_read(parse(load_command(name), rest))
 
 
 @pytest.mark.parametrize("symbol", ["there", "also", "path"])

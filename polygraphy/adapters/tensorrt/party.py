@@ -66,7 +66,7 @@ class TrtParty:
             "builder_optimization_level": builder_optimization_level,
         }
         self._timings = io.BytesIO()
-        self._unnamed: set[str] = set()
+        self._layer_names: dict[str, str] = {}
 
     @property
     def backend(self) -> str:
@@ -108,12 +108,12 @@ class TrtParty:
         """
         result = evaluate(model)
         if without and not isinstance(result, str):
-            self._unnamed = {n.output[0] for n in result.graph.node if not n.name and n.output}
+            self._layer_names = _different_layer_names(result)
         if not isinstance(result, str):
             result = add_output_types(result)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
-        return _BuiltModel(result, settings, self._layer_names(without), self._timings)
+        return _BuiltModel(result, settings, self._names_of_layers(without), self._timings)
 
     def runtime_graph(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None, because engines do not show their graph."""
@@ -122,14 +122,28 @@ class TrtParty:
         """Return the options that run a model in float32, or some of its nodes."""
         if plain or not without:
             return self.in_float32().options
-        layers = dict.fromkeys(self._layer_names(without), "float32")
+        layers = dict.fromkeys(self._names_of_layers(without), "float32")
         obey = {"precision_constraints": "obey"} if _has_layer_precisions() else {}
         return {**self.options, "layer_precisions": layers, **obey}
 
-    def _layer_names(self, nodes: Collection[str]) -> list[str]:
-        """Return the names of nodes in TensorRT; one without a name has that of its output."""
-        prefix = "node_of_" if _has_layer_precisions() else ""
-        return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
+    def _names_of_layers(self, nodes: Collection[str]) -> list[str]:
+        """Return the names of the layers that nodes become, for `SetLayerPrecisions`."""
+        return [self._layer_names.get(name, name) for name in nodes]
+
+
+def _different_layer_names(model: Any) -> dict[str, str]:
+    """Return the names of layers by node, for nodes of an ``onnx.ModelProto`` whose layers
+    are named differently."""
+    if not _has_layer_precisions():
+        return {}
+    nodes = [node for node in model.graph.node if node.output]
+    unnamed = {node.output[0]: f"node_of_{node.output[0]}" for node in nodes if not node.name}
+    normalizing = {
+        node.name or node.output[0]: node.output[0]
+        for node in nodes
+        if node.op_type in _NORMALIZING
+    }
+    return {**unnamed, **normalizing}
 
 
 def add_output_types(model: Any) -> Any:
@@ -152,6 +166,11 @@ def add_output_types(model: Any) -> Any:
         if not output.type.WhichOneof("value") and output.name in types:
             output.type.tensor_type.elem_type = types[output.name].tensor_type.elem_type
     return typed
+
+
+_NORMALIZING = {"GroupNormalization", "InstanceNormalization", "LayerNormalization"}
+"""Operators whose layers have names such as "(Unnamed Layer* 74) [Normalization]" in TensorRT 8.6.
+Their outputs identify them."""
 
 
 def _has_layer_precisions() -> bool:

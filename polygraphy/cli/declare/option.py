@@ -59,6 +59,7 @@ class Option:
         "help",
         "is_plain",
         "kind",
+        "may_be_missing",
         "name",
         "needs",
         "otherwise",
@@ -76,6 +77,7 @@ class Option:
         feeds: tuple[str, ...] = (),
         as_: Any = None,
         reads: str | None = None,
+        may_be_missing: bool = False,
         otherwise: str = "",
         constant: str = "",
         writes: bool = False,
@@ -91,6 +93,7 @@ class Option:
         self.feeds = feeds
         self.as_ = as_
         self.reads = reads
+        self.may_be_missing = may_be_missing
         self.otherwise = otherwise
         self.constant = constant
         self.writes = writes
@@ -218,6 +221,7 @@ def option(
     feeds: str | tuple[str, ...] = (),
     as_: Any = None,
     reads: str | None = None,
+    may_be_missing: bool = False,
     otherwise: str = "",
     constant: str = "",
     writes: bool = False,
@@ -236,7 +240,8 @@ def option(
         feeds: the argument of a published name that receives the value, as in
             ``CreateConfig.sparse_weights``, or several such arguments.
         as_: the value of the argument if the flag is used (default: True).
-        reads: the kind of files that the option names and that must exist, for messages.
+        reads: the kind of files that the option names, for messages.
+        may_be_missing: whether these files need not exist.
         otherwise: the effect if the option is not set, for the help. The default of the argument
             that it feeds need not be repeated.
         constant: the name of the constant in a program that uses the value more than once.
@@ -255,6 +260,7 @@ def option(
         feeds=(feeds,) if isinstance(feeds, str) else feeds,
         as_=as_,
         reads=reads,
+        may_be_missing=may_be_missing,
         otherwise=otherwise,
         constant=constant,
         writes=writes,

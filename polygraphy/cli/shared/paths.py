@@ -115,13 +115,13 @@ def check_log_and_program(values: Values) -> None:
 
 
 def check_read(values: Values) -> None:
-    """Raise an error if an input file, or a function of a script, does not exist.
+    """Raise an error if a required input file, or a function of a script, does not exist.
 
     Raises:
         UsageError: it does not exist.
     """
     for _, _, row, value in _options_with_values(values):
-        if row.reads is None or not value:
+        if row.reads is None or row.may_be_missing or not value:
             continue
         for path, symbol in row.kind.files(value):
             _check_file(row.reads, path)

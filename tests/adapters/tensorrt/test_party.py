@@ -46,6 +46,19 @@ def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyP
     assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0
 
 
+def test_layers_that_tensorrt_does_not_name_are_named_by_their_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_has_layer_precisions", lambda: True)
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[2,3] x, float[3] s) => (float[2,3] y)
+        { [norm] a = LayerNormalization(x, s)  [relu] b = Relu(a)  y = Neg(b) }""")
+    party = TrtParty(fp16=True)
+    party.load(model, without=["norm"])
+    kept = party.remedy(plain=False, without=["norm", "relu", "y"])["layer_precisions"]
+    assert kept == {"a": "float32", "relu": "float32", "node_of_y": "float32"}
+
+
 def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_has_layer_precisions", lambda: True)
     monkeypatch.setattr(module, "computes_in_tf32", lambda: True)

@@ -268,7 +268,8 @@ def test_precisions_are_set_on_layers(version: str, capsys: pytest.CaptureFixtur
         num_outputs = 1
 
         def get_output(self, index: int) -> Any:
-            return SimpleNamespace(dtype=self.made, is_shape_tensor=False)
+            output = getattr(self, "output", self.name)
+            return SimpleNamespace(name=output, dtype=self.made, is_shape_tensor=False)
 
         def set_output_type(self, index: int, dtype: Any) -> None:
             self.output_type = dtype.name
@@ -279,9 +280,11 @@ def test_precisions_are_set_on_layers(version: str, capsys: pytest.CaptureFixtur
         Layer(name="ids", type=kinds.GATHER, made=dtypes.INT32),
         Layer(name="const", type=kinds.CONSTANT, made=dtypes.FLOAT),
         Layer(name="relu", type=kinds.ACTIVATION, made=dtypes.FLOAT),
+        Layer(name="(Unnamed Layer* 4)", output="norm", type=kinds.SCALE, made=dtypes.FLOAT),
+        Layer(name="plus", output="relu", type=kinds.ELEMENTWISE, made=dtypes.FLOAT),
     ]
     network = SimpleNamespace(num_layers=len(layers), get_layer=lambda index: layers[index])
-    wanted = {"relu": "fp16", "ids": "float16", "const": "fp16"}
+    wanted = {"relu": "fp16", "ids": "float16", "const": "fp16", "norm": "fp16"}
     SetLayerPrecisions((object(), network), {**wanted, "rellu": "fp16"})()
     assert "'rellu' does not exist" in (said := capsys.readouterr().out)
     assert "Did you mean 'relu'" in said
@@ -290,6 +293,9 @@ def test_precisions_are_set_on_layers(version: str, capsys: pytest.CaptureFixtur
     assert layers[1].precision.name == "HALF"
     assert not hasattr(layers[1], "output_type")
     assert not hasattr(layers[2], "precision")
+    # A tensor names the layer that computes it, unless another layer has this name.
+    assert layers[4].precision.name == "HALF"
+    assert not hasattr(layers[5], "precision")
 
 
 def test_nothing_is_done_before_a_loader_is_called() -> None:

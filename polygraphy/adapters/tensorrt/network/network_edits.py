@@ -395,8 +395,8 @@ class SetLayerPrecisions(BaseLoader):
 
     If networks are strongly typed, the ONNX model is cast or quantized before it is parsed instead:
     the named layers keep their precision while the rest is lowered, or they are the only ones that
-    are lowered. You can then also name a layer by a tensor that it computes. A layer that does not
-    exist causes a warning, because TensorRT versions can name layers differently.
+    are lowered. You can also name a layer by a tensor that it computes. A layer that does not exist
+    causes a warning, because TensorRT versions can name layers differently.
     """
 
     def __init__(
@@ -434,7 +434,14 @@ class SetLayerPrecisions(BaseLoader):
     def _set_layer_precisions(self, network: Any) -> None:
         """Set the precisions of the layers of a network."""
         layers = list(layers_of(network))
-        precisions = _values_of_existing_layers(self._precisions, [layer.name for layer in layers])
+        makers = {layer.name: layer.name for layer in layers}
+        for layer in layers:
+            for name in _output_names(layer):
+                makers.setdefault(name, layer.name)
+        precisions = {
+            makers[name]: dtype
+            for name, dtype in _values_of_existing_layers(self._precisions, makers).items()
+        }
         for layer in layers:  # Several layers may have the same name.
             wanted = precisions.get(layer.name)
             if wanted is None:
@@ -501,6 +508,12 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
         if tensor is None or tensor.is_shape_tensor or tensor.dtype not in floating:
             continue
         layer.set_output_type(index, dtype)
+
+
+def _output_names(layer: Any) -> list[str]:
+    """Return the names of the tensors that a layer computes."""
+    outputs = map(layer.get_output, range(layer.num_outputs))
+    return [tensor.name for tensor in outputs if tensor is not None]
 
 
 def _narrow_type(name: str, dtype: Any) -> DataTypeEntry:

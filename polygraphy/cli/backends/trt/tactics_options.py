@@ -24,7 +24,8 @@ class TrtTimingOptions(Options):
         "--load-timing-cache",
         feeds="CreateConfig.load_timing_cache",
         reads="Timing cache",
-        help="Timing cache to load.",
+        may_be_missing=True,
+        help="Timing cache to load. If the file does not exist, the build starts without one.",
     )
     save_timing_cache: str | None = option(
         "--save-timing-cache",
