@@ -88,7 +88,7 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
     if hasattr(answer, "dtype") and hasattr(answer, "item"):
         try:
             return verdict_of(answer.item(), function, output)
-        except (ValueError, RuntimeError):  # Libraries use this message for several elements.
+        except (ValueError, RuntimeError):  # `item` fails for arrays with several elements.
             raise _no_verdict_error(f"{answer.shape} values", function, output, ".all()") from None
     if isinstance(answer, (int, float)):
         if answer in (0, 1):

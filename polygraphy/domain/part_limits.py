@@ -64,7 +64,7 @@ def limit_lost_parts(
     scale."""
     limits = list(parts)
     for number, part in enumerate(parts):
-        if part.size != 1.0:  # Parts of other sizes are judged by these already.
+        if part.size != 1.0:  # Other parts are already judged by their own size.
             continue
         value, reference = (elements_of(array, sizes.labels, number) for array in arrays)
         if value.size < _MANY or value.min() != value.max():

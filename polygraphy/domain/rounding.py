@@ -339,7 +339,9 @@ def rounding_between(
         return None
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, compute_types)
-    if None not in compute_types:  # Values that only one side flushes to zero are lost.
+    if None not in compute_types:
+        # If both types are known, use the finer smallest number: values that only one side flushes
+        # to zero are an error.
         pairs = zip(arrays, compute_types)
         sides = [coarsest_type((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
@@ -591,7 +593,7 @@ def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> 
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
     array = value
-    for rows in (2, 1):  # For example, boxes and scores.
+    for rows in (2, 1):  # Order whole rows first (such as boxes), then elements (such as scores).
         if value.ndim >= rows and value.size:
             shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
             pairs = zip(array.reshape(shape), reference.reshape(shape))
@@ -634,7 +636,7 @@ def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -
     else:
         return _OTHER
     if pairs and all(isinstance(value, float) for pair in pairs for value in pair):
-        # Numbers of a map; in ONNX those are float32.
+        # These are the numbers of a map, which are float32 in ONNX.
         values, expected = (np.array(pair, np.float32) for pair in zip(*pairs))
         return deviation(values, expected, **kind)
     deviations = [deviation(value, other_value, **kind) for value, other_value in pairs]
@@ -649,7 +651,8 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
     rng = np.random.default_rng(seed)
     flat = array.reshape(-1)
     result = np.empty_like(flat)
-    kind = np.float64 if array.dtype == np.float64 else np.float32  # In which narrow types fit.
+    # float32 represents every value of a narrower type.
+    kind = np.float64 if array.dtype == np.float64 else np.float32
     step = kind(epsilons * epsilon_of(array.dtype))
     bits = np.frombuffer(rng.bytes(flat.size // 8 + 1), np.uint8)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -193,13 +193,15 @@ def _single_sizes(
         part = PartSize("", "", size, floor, leaf.is_bounded)
         return Sizes([part], np.zeros((1,) * reference.ndim, np.uint8))
     parts: list[PartSize] = []
-    larger = fill  # The levels are numbered from the largest.
+    larger = fill  # Levels are numbered from the one with the largest values.
     for number in range(int(labels.max()) + 1):
         array = elements_of(counted, labels, number)
         size = _typical_size(array, larger)
-        if number and _peak(array) <= 1:  # They may be probabilities.
+        if number and _peak(array) <= 1:
+            # Values up to 1 may be probabilities, which are judged relative to 1.
             size = max(size, 1.0)
-        # What a graph joins is not left of terms that are joined to it.
+        # If the graph shows which tensors are joined, larger neighbors did not add rounding errors
+        # to this part.
         terms = fill if is_known else larger
         elements = elements_of(_where_finite(value, counted), labels, number) if terms else array
         may_be_resolved = not fill and epsilon < _WIDE
@@ -413,7 +415,8 @@ def _fill_of(
         with np.errstate(invalid="ignore"):
             far = np.abs(array - extreme) <= near
             other_array = array[~far & np.isfinite(array)]
-            if np.abs(other_array).max(initial=0.0) > limit:  # In most outputs, in the first block.
+            if np.abs(other_array).max(initial=0.0) > limit:
+                # Most outputs end here in the first block.
                 return None
             if not (np.abs(own_array[far] - extreme) <= near).all():
                 return None
@@ -437,7 +440,8 @@ def _levels(reference: Array, rtol: float, *, may_be_apart: bool) -> Array | Non
         rtol: the error that is explained, relative to an element.
         may_be_apart: whether a graph says that any element may be of another tensor.
     """
-    if _peak(reference) <= 1 or reference.ndim == 0:  # They may be probabilities.
+    if _peak(reference) <= 1 or reference.ndim == 0:
+        # Values up to 1 may be probabilities, which are judged relative to 1.
         return None
     labels = np.zeros((1,) * reference.ndim, np.uint8)
     array, last = reference, 0

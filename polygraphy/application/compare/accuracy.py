@@ -98,7 +98,7 @@ class WorstTensors:
         output could be compared.
         """
         names = sorted(self._kept, key=lambda name: self._kept[name].sort_key, reverse=True)
-        runs: dict[int, IterationResult] = {}  # By position, because names may repeat.
+        runs: dict[int, IterationResult] = {}  # Keys are positions, because names may repeat.
         for name in names:
             kept = self._kept[name]
             for position, runner, value in zip(kept.positions, kept.runners, kept.values):
@@ -424,13 +424,14 @@ class _Comparison:
         """Set the comparison functions, the pairs of runs, and the outputs to judge."""
         self._asked = samples
         self.samples: SampleComparison | None = None
-        self.steps: dict[int, StepFigures] = {}  # By the position of the pair.
+        self.steps: dict[int, StepFigures] = {}  # Keys are positions of pairs.
         self.record = record
         self.worst = worst
         self.console = resolve(Console)
         self.pairs: list[tuple[int, int]] = []
         self.verdicts: list[AccuracyResult] = []
-        self._logs: list[list[AnswerLog]] = []  # Per verdict, per pair.
+        # One list for each verdict, with one log for each pair.
+        self._logs: list[list[AnswerLog]] = []
         functions = _functions(compare_func)
         self._compares = [_copy_free_variant(function) for function in functions]
         self._comparisons = comparisons
@@ -477,7 +478,7 @@ class _Comparison:
         pairs = [(names[i], names[j]) for i, j in self.pairs]
         if self._asked is not None:
             self.samples = SampleComparison(self._asked, self.pairs)
-        # Verdicts that keep their arrays would be loaded without them.
+        # A spool does not store arrays, so logs that keep arrays remain in memory.
         for verdict in self.verdicts:
             self._logs.append(
                 [verdict.start(pair, None if self._keep_arrays else open_spool) for pair in pairs]
@@ -597,7 +598,7 @@ class _Comparison:
                     f"Not compared, because only one of"
                     f" {' and '.join(map(label_of_runner, pair.runners))} has it:"
                     f" {', '.join(missing)}.",
-                    brief="",  # The result has the names.
+                    brief="",  # The summary omits this note, because the result lists the names.
                 )
             )
         results = {name: result for name, result in pair.results.items() if name not in missing}

@@ -72,7 +72,8 @@ def verify(
         BackendError: a model cannot be run.
     """
     metadata, then = input_metadata(original), input_metadata(edited)
-    for name, meta in then.items():  # The edited model may have fixed some dimensions.
+    for name, meta in then.items():
+        # The edited model may have fixed lengths for dynamic dimensions.
         if name in metadata:
             metadata.add(name, metadata[name].dtype, meta.shape)
     function = _with_threshold_origin(compare_func)

@@ -181,7 +181,7 @@ def _search_by_checks(
 
     def save_cast_model(path: str, kept_names: Sequence[str]) -> None:
         """Save the model in low precision, except for some nodes."""
-        with G_LOGGER.verbosity(G_LOGGER.ERROR):  # The message is the same each time.
+        with G_LOGGER.verbosity(G_LOGGER.ERROR):  # Every trial would log the same warnings.
             cast = cast_precision(loaded, entry, keep_nodes=kept_names)
         save_to_file(cast, path)
 

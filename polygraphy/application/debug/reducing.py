@@ -139,7 +139,7 @@ class PartChecks:
     def save_feed(self, feed: Mapping[str, Any]) -> None:
         """Save the inputs of a part where its check expects them."""
         path = self.iterations.current_path(self.save_inputs or "")
-        with G_LOGGER.verbosity(G_LOGGER.WARNING):  # This is done for each part.
+        with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Every trial would log that the file was saved.
             resolve(ResultStore).save([dict(feed)], path)
 
     def passing_part(self, count: int) -> PartNodes | None:
@@ -202,7 +202,7 @@ def reduce_start(
     """Return the smallest failing part after removing nodes at the start."""
     turned = PartNodes(
         remaining_part.nodes[::-1]
-    )  # Reverse the order, so that each node precedes the nodes that it reads.
+    )  # In reverse order, each node precedes the nodes whose outputs it reads.
     positions = {node: index for index, node in enumerate(turned.nodes)}
     users: list[list[int]] = [[] for _ in turned.nodes]
     for node in remaining_part.nodes:

@@ -117,9 +117,10 @@ def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
         return result
     if first.cause not in _OF_PARTIES or first.remedy.command is not None:
         return result
-    if first.party == MODEL:  # Only the user can fix this.
+    if first.party == MODEL:
+        # A fault of the model is not a bug to report; only the user can fix it.
         return result
-    if not first.nodes:  # It is too new or too old for this backend, which reports it.
+    if not first.nodes:  # The backend rejects the version of the whole model, and says so.
         return result
     command = report_command(case.path, case.parties, case.data_options) or None
     culprits = [

@@ -268,7 +268,9 @@ class Case:
                 if plain or without
                 else load_carefully(party, model, self.feed)
             )
-            self._memo.loaded[key] = compute, model, party  # What is kept has its identity.
+            # Keys contain identities, so keep the model and party alive: new objects must not reuse
+            # them.
+            self._memo.loaded[key] = compute, model, party
         return self._memo.loaded[key][0]
 
     def unload(self) -> None:

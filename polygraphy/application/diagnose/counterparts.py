@@ -166,7 +166,8 @@ class Counterparts:
         times = Counter(self.pairs.values())
         for node in nodes if wrong else ():
             for name in self.pairs.keys() & set(node.makes):
-                # Made of a wrong one, it has the value of what is made of the one beside it.
+                # A tensor computed from an incorrect one may equal a tensor computed from its
+                # neighbor, so this pair is not reliable.
                 if name in wrong or (times[self.pairs[name]] > 1 and wrong & set(node.reads)):
                     wrong.add(name)
                     del self.pairs[name]
@@ -541,7 +542,8 @@ class _WeightSearch:
         """
         if len(np.unique(self._mismatch.values[1])) < _TELLING:
             return None
-        operand_cache: dict[float, bool] = {}  # The tensor may itself be an operand.
+        # Numbers in the arguments of operations; True if an arithmetic operation uses them.
+        operand_cache: dict[float, bool] = {}
         for node, own_values in self._operations():
             written = [float(value) for value in _NUMBER.findall(node.attribute(ARGUMENTS, ""))]
             written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]
@@ -558,7 +560,8 @@ class _WeightSearch:
                 for value in operand_cache
                 if operand_cache[value]
             ):
-                continue  # It is the operator then.
+                # The program uses the same number, so the operator is at fault, not the number.
+                continue
             numbers = [*self._likely_numbers(now, operand_cache), self._solve_number(name, now)]
             candidates = _in_dtype(numbers, value.dtype)
             tries = [({name: np.full_like(value, x)}, x) for x in candidates]

@@ -162,7 +162,7 @@ def diagnose(
             found = ending(found, request)
         try:
             result = _report_culprit(found, request, model, save_culprit, issue)
-        except FileError as error:  # The answer is shown all the same.
+        except FileError as error:  # Show the result even if its files cannot be written.
             result, unwritten = found.result, error
     finally:
         close([*parties, *baselines])

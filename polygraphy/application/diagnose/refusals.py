@@ -69,7 +69,7 @@ def diagnose_refusals(
     branched = evolve(case, model=inline_branches(case, [feed]))
     if branched.model is case.model or not any(
         _runs_model(branched, CarefulParty(case.parties[index]), feed) for index in refusals
-    ):  # Else what is refused stands in a branch that is not taken.
+    ):  # If all backends run the inlined model, they reject a branch that is not taken.
         case = branched
     able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
     tensors = None
@@ -236,7 +236,7 @@ def _part_refusal_culprit(
     nodes, feeds = case.model.nodes, [trace.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, with_all_branches=True, without=passes)
-    if passes and not healed:  # Other nodes around the part do the same.
+    if passes and not healed:  # Rewrites of neighboring nodes may have the same effect.
         wider = refusal_passes(party, Submodel(case.model.given, trace.feed))
         healed = bool(wider) and _runs_model(
             case, party, *others, with_all_branches=True, without=wider

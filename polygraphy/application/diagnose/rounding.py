@@ -72,12 +72,12 @@ def rounding_accumulates(
     sets = {
         number: [indices for indices in excesses if indices[0] == number] for number, *_ in excesses
     }
-    # The smallest accumulation measured so far, for each part.
+    # For each part, the smallest accumulated rounding that was measured.
     known_values: dict[tuple[str, int], float] = {}
     for own_set in sorted(
         sets.values(), key=lambda rows: (-len(rows), -max(indices[3] for indices in rows))
     ):
-        # Results for other data also hold for this data, without a margin.
+        # Skip the measurement if rounding measured on earlier input sets explains the difference.
         if all(excess <= known_values.get(part, 0.0) for _, part, _, excess in own_set):
             continue
         perturb_outputs = case.perturb_outputs(feeds[own_set[0][0]])
@@ -171,7 +171,8 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
     inside = compute_dtype(case.facts, name)
     type_rounding = part_rounding(case, name, inside, value, expected)
     if type_rounding is not None and inside in COARSE and not is_float(expected):
-        return evolve(type_rounding, dtype=inside)  # A few integers may differ.
+        # The limit of the quantized type lets a few integers differ.
+        return evolve(type_rounding, dtype=inside)
     return type_rounding
 
 
@@ -223,10 +224,11 @@ def diagnose_rounding(
     types = {compute_dtype(case.facts, name) or "" for name in deviations}
     if not all(_adds_up(case, trace, name, off) for name, off in deviations.items()):
         if worst <= SMALL and types == {"float32"}:
-            # Not a pass, because run does not know the nodes, and fails.
+            # Not a pass: `run` knows only the outputs, and fails for them.
             return DiagnosisResult(INCONCLUSIVE, reason=reasons.kernels_differ(worst, SMALL))
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.no_explanation(worst))
-    if types <= HALF.keys():  # Every node may select differently between nearly equal numbers.
+    if types <= HALF.keys():
+        # In half precision, any node may choose differently between nearly equal numbers.
         return DiagnosisResult(AGREE, reason=reasons.rounding_only(types.pop()))
     culprit = _amplifier(case, trace)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])

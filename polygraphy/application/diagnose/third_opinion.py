@@ -69,7 +69,7 @@ def vote(case: Case, finding: WrongNodes, party: SuspectedParty, trace: Trace) -
             is_reference = ours.is_wrong and ours.excess > reference_vote.excess / _FAR
             return Vote(reference_vote.is_wrong, is_reference, words, ours)
         if reference_vote.is_wrong and ours.is_wrong:
-            continue  # This is a third opinion, which can be wrong.
+            continue  # This third opinion agrees with neither side, so it can be incorrect itself.
         return Vote(reference_vote.is_wrong, ours.is_wrong, words, ours)
     return _ask_versions(case, finding, party, trace, part, computed_value)
 

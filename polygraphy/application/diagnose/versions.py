@@ -275,7 +275,7 @@ def _run_versions(
         versions = list(known_environments)
         span = wrong_span(versions, version_here, is_correct)
         is_refused = any(culprit.cause == "refusal" for culprit in result.culprits)
-        # These versions are not wrong.
+        # A version that rejects the model does not count as incorrect.
         while not is_refused and not refusals.keys().isdisjoint(versions):
             versions = [version for version in versions if version not in refusals]
             span = wrong_span(versions, version_here, is_correct)

@@ -139,7 +139,9 @@ def compare_isolated_nodes(
                 value, expected = value.astype(np.float32), expected.astype(np.float32)
             steps_of_codes = step * np.abs(expected) / NOISE if step else 0.0
             off = judge_tensor(value, expected, steps_of_codes, op)
-            if off.is_wrong:  # If nothing differs, the effect of rounding is not needed.
+            if off.is_wrong:
+                # Only measure the effect of rounding if there is a difference, because it requires
+                # more runs.
                 noise = noise or noise_of_all()
                 off = judge_tensor(value, expected, noise[name] + steps_of_codes, op)
             compared[name] = off
@@ -380,7 +382,8 @@ def _wrong_regions(
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
-        # In half precision many numbers are equal, so any of them may swap places.
+        # In half precision, many numbers are equal, so sorting and similar nodes may exchange any
+        # of them.
         jumps = any(nodes[index].is_discontinuous for index in region) and not any(
             getattr(trace.values.get(name), "dtype", np.dtype(bool)).name in HALF
             for index in region
@@ -441,7 +444,8 @@ def _is_one_step(
         node.operator in _STEPPING for node in nodes
     )
     if is_requantized or sum(map(_is_quantizing, nodes)) > 1:
-        return False  # A backend that drops one of two pairs computes a different result.
+        # If a backend removes one of two Q/DQ pairs, results can differ by more than a step.
+        return False
     step = 0.0 if is_float_code(expected) else _quantization_step(case, nodes)
     return bool(step) and new_deviation.largest <= _A_STEP * step
 
@@ -554,7 +558,7 @@ def compute_with_noise(
             loaded[index] = part.load(trace.party, plain=True)
         own_values = loaded[index](moved_inputs)
         values.update({name: v for name, v in own_values.items() if name in wanted or name in last})
-        for name in moved_inputs:  # Values in `all_values` override the trace.
+        for name in moved_inputs:  # Free tensors that no later node reads.
             if last[name] == index and name not in wanted:
                 values.pop(name, None)
     return values

@@ -196,7 +196,7 @@ def _lint_in_isolation(
         return checked(feed, _CarefulTrial(trial))
 
 
-_DRAWN = 8  # Size in bytes of a generated number.
+_DRAWN = 8  # Bytes per generated number: NumPy generates float64 or int64.
 
 
 def _with_other_lengths(

@@ -225,7 +225,8 @@ class _ModelViewer:
                 unbounded_operands(_require_model(description, source).graph)
             )
         if self._stats:
-            if not counts_shown:  # Sizes require shapes, which are not shown.
+            if not counts_shown:
+                # Statistics require inferred shapes, which the shown description lacks.
                 model_source = evolve(source, infer_shapes=True, allow_onnxruntime=False)
                 detail = Detail(layers=True, attrs=True)
                 description = read_model(model_source, detail, model_type, display_as)
@@ -244,7 +245,7 @@ class _ModelViewer:
         described = read_model(source, whole_detail, model_type, display_as)
         shown_described = described if detail.layers else evolve(described, layers=())
         if self._unbounded:
-            _require_model(described, source)  # which it is not
+            _require_model(described, source)  # Raises an error, because this is a built engine.
         reports.model(shown_described, detail)
         reports.statistics(statistics_of_built(described))
 
@@ -463,7 +464,7 @@ def compare_models(reference: str, candidate: str) -> bool:
 
         tensors = list_quantized_tensors(models[1].graph)
         if tensors and not list_quantized_tensors(models[0].graph):
-            # This is the reason for the difference.
+            # Only one model is quantized, which explains the differences.
             reports.show_quantization(tensors, is_complete=False)
         scales = name_scales(scales, models[0].graph, models[1].graph)
     reports.differences(scales)

@@ -79,7 +79,7 @@ def _measure_tensors(
             optimized = party.runtime_graph(exact, level="ENABLE_BASIC")
             references += [] if optimized is None else [optimized]
         except (BackendError, ValueError, TypeError):
-            pass  # Weights that the quantizer fused are then compared by their values.
+            pass  # Without the optimized model, fused weights are matched by their values.
     opened = open_quantized(load_onnx(path), references)
     feeds = list(StreamingDataLoader(list(inputs))) if inputs else []
     compute = party.load(opened.with_activations()) if feeds else None
@@ -96,6 +96,6 @@ def _measure_by_node(model: Any, reference: Any) -> Iterator[QuantizedTensor]:
     for part in open_node_weights(model, reference):
         sites = [with_worst_channels(site, _ELEMENTS) for site in part.sites]
         losses = measure_losses(sites, part.source, None, ())
-        # The number of a channel is that among the worst ones.
+        # Only the worst channels were read, so their numbers are not those in the weight.
         losses = {number: evolve(loss, channel=None) for number, loss in losses.items()}
         yield from tensors_with_losses(part.sites, losses)

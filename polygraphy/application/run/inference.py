@@ -387,7 +387,8 @@ def run_sequentially(
             cached = new_turn.feeds or cached
         if feeds.is_load_only:
             feeds.report_load_only()
-        if failed and not results:  # Results of an earlier run remain in place.
+        if failed and not results:
+            # Raise before anything is saved, so that files of an earlier run remain.
             raise _runners_error(failed, len(runners))
         for feed in cached:
             save_feed(feed)

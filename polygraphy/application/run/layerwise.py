@@ -290,7 +290,7 @@ def stream_layerwise(
         if feeds.is_load_only:
             for make in make_runners:
                 with make(layered.marked_model()):
-                    pass  # The file exists, which was the request.
+                    pass  # Loading the model writes the requested file.
             feeds.report_load_only()
             return
         run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
@@ -306,8 +306,8 @@ def stream_layerwise(
                     if was_interrupted(stop, interrupts):
                         raise
                     return
-                del step  # Nothing of this segment is held while the next one runs.
-    # The last results are handed over when memory is released and files are complete.
+                del step  # Release this segment before the next one runs.
+    # Return the last results after memory is released and files are complete.
     run.report_completion()
     yield results
 
@@ -424,7 +424,8 @@ class _Run:
         segments = plan_segments(
             layers, self._layered.outputs, budget, self._layered.non_boundary_tensors()
         )
-        self._segments = list(filter(self._outputs_of, segments))  # Constants are in other parts.
+        # A segment without outputs only computes constants.
+        self._segments = list(filter(self._outputs_of, segments))
         if not self._segments:
             raise ModelError(
                 "No node of the model computes a tensor that can be compared.",

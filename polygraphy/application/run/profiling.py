@@ -239,7 +239,8 @@ class _Measurement:
                     key = (index, shapes)
                     subject.runner.infer(feed, check_inputs=False)
                     plain.setdefault(key, []).extend(_run_times(subject.runner, feed, runs))
-                    for run in range(runs + 1):  # The first run of each turn is not counted.
+                    for run in range(runs + 1):
+                        # The first run of each turn warms up, and does not count.
                         profiler.infer(feed)
                         if run:
                             kept_values.setdefault(key, []).append(counts[index])

@@ -156,8 +156,6 @@ class PlannedSweep:
             dict(self._here.versions),
         )
 
-    # Command lines.
-
     def _stem(self, kind: str, key: str) -> str:
         """Return the path of a result without its extension."""
         return str(PurePath(self.folder) / kind / key[:2] / key)
@@ -240,7 +238,7 @@ class PlannedSweep:
         del words[words.index("--report") :]
         if words[0] == self._here.path:
             words[:3] = ["polygraphy"]
-        # The environment has no package of its own, so its interpreter runs the linked package.
+        # The package is not installed in the environment, so its interpreter runs the linked one.
         else:
             words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
         folder = path_word(os.path.relpath(self.folder, self._root))

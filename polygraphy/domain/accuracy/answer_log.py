@@ -95,7 +95,7 @@ class AnswerLog(list[Answers]):
             ticket = self._spool.put(_pack_iterations(past)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
-        if self._packs:  # Otherwise they remain in memory, and nothing is lost.
+        if self._packs:  # Results that cannot be packed remain in memory.
             self._tickets.append(ticket)
             self._pack_iterations += len(past)
             self._packed_matched += count_matched(past)
@@ -106,7 +106,7 @@ class AnswerLog(list[Answers]):
         """Yield the results of iterations that were moved to the spool."""
         for ticket in self._tickets:
             assert self._spool is not None
-            # Nothing else can have written to the spool.
+            # Unpickling is safe, because only this process writes to the spool.
             yield from _unpack_iterations(self._spool.take(ticket))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -381,7 +381,8 @@ class _OutputSummary:
         self.matched = self.total = 0
         self.worst: WorstIteration | None = None
         self.rank = (False, -inf)
-        self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if any.
+        # The result of all iterations so far, if they have the same one.
+        self.uniform: tuple[str, str] | None = None
         self.metrics: dict[str, float | None] = {}
         self.noise: Rounding | None = None
 
@@ -399,7 +400,7 @@ class _OutputSummary:
         passed = bool(answer)
         self.total += 1
         self.matched += passed
-        # Users' comparison functions may return these.
+        # Results of users' comparison functions may have these attributes.
         self.absolute = larger_metric(self.absolute, getattr(answer, "max_absdiff", None))
         self.relative = larger_metric(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):

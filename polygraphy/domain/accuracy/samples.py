@@ -275,7 +275,7 @@ class SampleCounts:
                     f" {name!r}."
                 )
             for answer in (answer0, answer1):
-                if len({*answer}) < len(answer):  # The best k classes are k different classes.
+                if len({*answer}) < len(answer):  # Equal entries cannot be the best k classes.
                     raise InputError(
                         f"{name}: there is one label, but {len(answer)} predictions.",
                         hint="Save one sample in each file, or compute the prediction with"
@@ -392,7 +392,7 @@ def _metric(name: str, counts: Any, of_class: Any, is_correct: Any) -> TaskMetri
         reduceats = [
             np.add.reduceat(drawn * is_correct[:, side], starts, axis=1) for side in (0, 1)
         ]
-        with np.errstate(invalid="ignore"):  # A class that was not drawn has no share.
+        with np.errstate(invalid="ignore"):  # The resample may contain no sample of a class: 0 / 0.
             return np.stack([np.nanmean(array / sizes, axis=1) for array in reduceats], -1)
 
     total = int(counts.sum())

@@ -259,8 +259,6 @@ class Difference:
         """The number of differences."""
         return self._pair.size
 
-    # Verdicts
-
     def mismatches(self, atol: float, rtol: float, formula: Formula = "either") -> Mismatches:
         """Return the mismatches: elements that differ by more than a tolerance; see `Limit` for the
         formulas.
@@ -381,8 +379,6 @@ class Difference:
             medians.append(0.0 if extent.peak == 0 or known is None else known.median)
         return (absolute.max(), relative.max(), absolute.mean(), relative.mean(), *medians)
 
-    # Statistics
-
     def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
         """Return a summary of the absolute differences."""
         return self._summarize(("absolute",), check_quantiles(quantiles))[0]
@@ -416,8 +412,6 @@ class Difference:
         stream = DifferenceStream(self._pair, "relative")
         return stream_histogram(stream, bins, None, self.threads)
 
-    # Values that are computed once
-
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
         kernel = self._pair.whole_kernel()
@@ -430,7 +424,7 @@ class Difference:
     def _merge_mismatches(self, rows: Sequence[MismatchRow]) -> Mismatches:
         """Return the mismatches of the whole from those of its blocks."""
         rows_found = [row for row in rows if row.far]
-        if not rows_found:  # NaN elements mismatch.
+        if not rows_found:  # NaN elements count as mismatches, so there are none either.
             return _no_mismatches(self.size)
         return Mismatches(
             size=self.size,
@@ -470,7 +464,7 @@ class Difference:
         extent = self._extents.get(channel)
         if extent is not None and extent.nan:
             return math.nan
-        if extent is not None and extent.peak == 0:  # All elements are 0.
+        if extent is not None and extent.peak == 0:  # If the largest element is 0, all are 0.
             return 0.0
         statistics = self._order_statistics(channel, quantiles, median=probability is None)
         if statistics.valid < self.size:

@@ -98,7 +98,7 @@ def stream_histogram(
         return lambda start, stop: count(convert(reader.load(start, stop)[0], room), edges)
 
     below = [sum(column) for column in zip(*blocks.scan(stream.size, make, threads), strict=True)]
-    # Of each block: below each edge, below or at the last one, finite.
+    # Counts of elements: below each edge, up to and including the last edge, and all finite ones.
     below = below or [0] * (edges.size + 2)
     *inner, last, finite = below
     steps = [*inner[:-1], last]

@@ -100,7 +100,7 @@ def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats)
             two numbers say if all elements are finite.
         room, spare: scratch memory, at least n elements each.
     """
-    low, high = low + 0.0, high + 0.0  # ignore the sign of a zero, which is arbitrary
+    low, high = low + 0.0, high + 0.0  # Removes the sign of a zero, which is arbitrary.
     if math.isfinite(low) and math.isfinite(high):
         return _describe_finite(block, low, high, room, spare)
     finite = block.compress(np.isfinite(block))

@@ -254,7 +254,7 @@ def _length(x: Floats, free: Floats) -> _Length:
 def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free: Floats) -> float:
     """Return the cosine of the angle between two blocks; 0 if one of them is zero."""
     if a_length.mantissa == 0 or b_length.mantissa == 0:
-        # A NaN on the other side must remain NaN.
+        # 0 times NaN is NaN, so a NaN in the other block remains visible.
         return 0.0 * a_length.mantissa * b_length.mantissa
     if a_length.exponent:
         a = np.ldexp(a, -a_length.exponent, out=free)
@@ -519,12 +519,14 @@ def _score_gaps(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
     border = np.partition(a, last, axis=1)[:, last, None]
     above = a > border
     ties = a == border
-    room = k - np.count_nonzero(above, axis=1)  # Of equal elements, the first ones are used.
+    # Number of elements to choose among those equal to the border.
+    room = k - np.count_nonzero(above, axis=1)
     chosen = above | (ties & (np.cumsum(ties, axis=1) <= room[:, None]))
     highest = np.inf if b.dtype.kind == "f" else np.iinfo(b.dtype).max
     lowest = np.min(b, axis=1, where=chosen, initial=highest)
     kth = np.partition(b, last, axis=1)[:, last]
-    if b.dtype.kind == "i":  # The distance may not fit, but its lower 64 bits do.
+    if b.dtype.kind == "i":
+        # The distance may exceed int64, but unsigned subtraction wraps to the correct value.
         lowest, kth = (array.astype(np.int64).view(np.uint64) for array in (lowest, kth))
     lacking = np.where(kth == lowest, 0.0, kth - lowest)
     unknown = np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1)

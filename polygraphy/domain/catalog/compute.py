@@ -61,7 +61,8 @@ class ComputePrecision:
         """Return a clause, such as ``onnxrt computes Conv and MatMul in TF32``."""
         *most, last = self.operators or ("float32",)
         names = f"{', '.join(most)} and {last}" if most else last
-        if len(self.operators) > _MOST_NAMED:  # For a model that is too large to be read.
+        if len(self.operators) > _MOST_NAMED:
+            # A long list means that the model is too large to be read, so all operators are listed.
             names = "convolutions and matrix products"
         return f"{self.backend or 'the backend'} computes {names} in {self.label}"
 

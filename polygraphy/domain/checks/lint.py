@@ -387,7 +387,8 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 def _cyclic_nodes(needs: list[set[int]]) -> set[int]:
     """Return the positions of the nodes in cycles, given the nodes that each one needs."""
     waiting = _unsortable_nodes(dict(enumerate(needs)))
-    # What only waits for a cycle is not in one: it comes first where arrows are turned round.
+    # Nodes that only depend on a cycle are not part of one. Sort again with all edges reversed to
+    # exclude them.
     followers: dict[int, set[int]] = {index: set() for index in waiting}
     for index in waiting:
         for number in needs[index] & waiting:
@@ -398,7 +399,8 @@ def _cyclic_nodes(needs: list[set[int]]) -> set[int]:
 def _unsortable_nodes(needs: Mapping[int, set[int]]) -> set[int]:
     """Return the positions of the nodes that are in a cycle or depend on one."""
     sorter = TopologicalSorter(needs)
-    with suppress(CycleError):  # It still returns the nodes before any cycle.
+    with suppress(CycleError):
+        # After the error, the sorter still returns the nodes that depend on no cycle.
         sorter.prepare()
     unordered = set(needs)
     while ready := sorter.get_ready():

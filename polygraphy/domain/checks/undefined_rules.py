@@ -36,7 +36,7 @@ def _check_cast(call: OperatorCall) -> Iterator[Violation]:
     if not is_float(values):
         return
     whole = np.trunc(values.astype(np.float64))
-    # The largest int64 is not a float64 value, but the next number is.
+    # float64 cannot represent the largest int64, but represents the largest int64 plus 1.
     bad = ~((whole >= float(limits.min)) & (whole < float(limits.max) + 1))
     if bad.any():
         shown = list(dict.fromkeys(f"{value:.6g}" for value in values[bad].reshape(-1)[:100]))

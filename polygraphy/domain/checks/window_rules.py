@@ -115,7 +115,7 @@ def _check_empty_windows(call: OperatorCall) -> Iterator[Violation]:
 def _check_padding(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if pads are given together with automatic padding."""
     auto, pads = call.attributes.get("auto_pad", "NOTSET"), call.attributes.get("pads")
-    # Pools with zeros there are common, and every backend accepts them.
+    # Many models have pools with zero pads, and every backend accepts them.
     if auto not in _UNPADDED and pads and (any(pads) or call.op.startswith("Conv")):
         yield wrong_attribute(call, "pads", f"no pads with auto_pad {auto}")
 

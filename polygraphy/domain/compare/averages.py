@@ -29,7 +29,7 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     for iteration, answer in enumerate(answers):
         if isinstance(answer, UncomparedResult):
             return answer
-        if answer is False:  # In the form in which it was saved.
+        if answer is False:  # Saved results contain False for an output that was not compared.
             return UncomparedResult(f"It could not be compared in iteration {iteration}.")
     check_metrics(answers)
     first: CompareResult = answers[0]
@@ -78,7 +78,8 @@ def _mean_of_decibels(values: Sequence[float]) -> float | None:
     if not values or any(map(math.isnan, values)):
         return math.nan if values else None
     least = min(values)
-    if math.isinf(least):  # One is nothing but noise, or none has any.
+    if math.isinf(least):  # Minus infinity: a value is only noise. Infinity: no value has noise.
         return least
-    noise = [10.0 ** ((least - value) / 10) for value in values]  # Of which one is 1.
+    # Relative to the largest noise, so that nothing overflows.
+    noise = [10.0 ** ((least - value) / 10) for value in values]
     return least - 10 * math.log10(exact_sum(noise) / len(noise))

@@ -89,7 +89,8 @@ def compare_pairs(
     results: dict[str, CompareResult] = {}
     for pair in _pairs(find_output, result0, result1):
         key = pair.name0 or pair.name1 or ""
-        if key in results:  # An output may be compared with several outputs.
+        if key in results:
+            # Add the other name, because the output is compared with several outputs.
             name0 = pair.name0 or f"nothing of {result0.runner_name}"
             key = f"{name0} vs. {pair.name1}"
         results[key] = _compare_pair(pair, result0, result1, compare, check_shapes=check_shapes)

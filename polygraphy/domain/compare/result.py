@@ -134,7 +134,8 @@ class CompareResult:
             vars(self).update(state)
             return
         thresholds = state["thresholds"]
-        if thresholds is not None:  # Made again, with what theirs do not have.
+        if thresholds is not None:
+            # Create the object again, because NVIDIA's pickled objects lack our fields.
             names = [field.name for field in fields(type(thresholds)) if field.name != "reason"]
             thresholds = type(thresholds)(*(getattr(thresholds, name) for name in names))
         type(self).__init__(self, thresholds=thresholds)
@@ -508,19 +509,20 @@ class OutputCompareResult(CompareResult):
         are read later.
         """
         if self._formed is not None and self._passed and self._difference is None:
-            # All elements match, and so the excess is at most 1.
+            # All elements match, so the maxima are sufficient, and the excess is not needed.
             known = self._known_metrics()
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
                 self.arrays = self._explain = self._formed = None
                 return
-        if not self:  # Only failures have a reason.
+        if not self:
+            # Compute `is_rounding` now, because it needs the arrays; only failures use it.
             _ = self.is_rounding
         if self.arrays is not None:
             known = self._known_metrics()
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
-            # The maxima alone do not show this.
+            # If the maxima exceed the tolerance, the excess cannot be computed from them later.
             if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
                 self._excess = self.excess
             if known is None and self.difference is not None:
@@ -609,7 +611,8 @@ class OutputCompareResult(CompareResult):
 
     def __bool__(self) -> bool:
         """Return whether the output passed."""
-        passed = self._passed  # Read several times per output and iteration.
+        # Avoids calling the property: this method runs several times per output and iteration.
+        passed = self._passed
         return self.passed if passed is None else passed
 
     def __repr__(self) -> str:

@@ -127,7 +127,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         """Return the tolerance and the quantile of all outputs; None if outputs differ in them."""
         settings = self.rtol, self.atol, self.check_error_stat, self.error_quantile
         if self._shared is None or any(map(is_not, settings, self._shared[0])):
-            # A derived class may choose by name, and a list may change later.
+            # Do not share limits if a derived class may choose them by name, or if a list may
+            # change later.
             is_shared = type(self) is SimpleCompareFunc and AUTO not in settings[:2]
             is_shared = is_shared and not any(
                 isinstance(each, (Mapping, list)) for each in settings

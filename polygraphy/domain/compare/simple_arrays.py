@@ -322,7 +322,8 @@ def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> 
             (side.array, side.array), (side.compute_dtype, side.compute_dtype)
         )
         if precision is None or precision.name != rounding.dtype:
-            continue  # Nothing adds up of what is finer.
+            # This side computes in a finer type, so it accumulates no rounding of the limit's type.
+            continue
         perturbed = side.perturbed_outputs(rounding.dtype)
         if not perturbed:
             continue

@@ -120,7 +120,7 @@ def own_copy(data: Any) -> Any:
             return getattr(data, method)()
     try:
         return deepcopy(data)
-    except Exception:  # A class of the user.
+    except Exception:  # The data may be an instance of a user's class.
         return data
 
 
@@ -459,7 +459,7 @@ class StreamingDataLoader:
             UsageError: there are no paths, one is a folder and `allow_dirs` is False, or a
                 preprocessing step does not exist.
         """
-        # Generated data does not need it.
+        # Imported here, because generated data does not need it.
         from polygraphy.domain.data.preprocessing import Preprocess
 
         self.preprocess = dict(preprocess or {})

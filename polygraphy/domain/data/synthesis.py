@@ -374,7 +374,8 @@ class DataLoader:
         if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
             return shape
         required = lengths_in_names([shape or ()])
-        # The facts need the onnx package, which takes longer to import than most models to run.
+        # Only ask for facts if necessary: they need the onnx package, and its import takes longer
+        # than most models run.
         if may_be_caches([info.shape for info in model.values()]):
             required |= getattr(self.model_facts, "dim_lengths", {})
         return [required.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or ()]
@@ -464,7 +465,8 @@ def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]
         stated = model[name].shape if name in model else None
         if stated is None or meta.shape is None or is_shape_dynamic(meta.shape):
             continue
-        if len(stated) != len(meta.shape):  # The value of a shape tensor.
+        if len(stated) != len(meta.shape):
+            # The override is the value of a shape tensor, not its shape.
             continue
         for dim, length in zip(stated, meta.shape):
             if isinstance(dim, str) and any(map(str.isalnum, dim)) and isinstance(length, int):

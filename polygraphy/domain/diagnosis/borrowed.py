@@ -250,7 +250,8 @@ def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:
     if not is_float(reference):
         return bool(np.array_equal(first, second))
     first, second = first.astype(np.float64), second.astype(np.float64)
-    counted = without_fills(first, second)  # Most elements may be those that a mask fills in.
+    # A mask may have filled most elements, and these are always equal.
+    counted = without_fills(first, second)
     nonzero = np.abs(counted[np.isfinite(counted) & (counted != 0)])
     size = quantile(nonzero, _USUAL) if nonzero.size else 0.0
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))

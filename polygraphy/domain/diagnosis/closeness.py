@@ -131,7 +131,7 @@ def mean_square_error(value: Any, expected: Any) -> float:
     if np.shape(value) != np.shape(expected):
         return np.inf
     try:
-        with np.errstate(invalid="ignore"):  # Infinity minus infinity.
+        with np.errstate(invalid="ignore"):  # Infinity minus infinity is NaN.
             differences = np.asarray(value, np.float64) - np.asarray(expected, np.float64)
     except (TypeError, ValueError):  # Strings, or a sequence of tensors.
         return np.inf

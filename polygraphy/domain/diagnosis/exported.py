@@ -51,7 +51,8 @@ class Fingerprint:
         """
         if self.shape != fingerprint.shape or self.kind != fingerprint.kind:
             return np.inf
-        with np.errstate(invalid="ignore"):  # Infinities may be equal.
+        with np.errstate(invalid="ignore"):
+            # Infinity minus infinity is NaN; `is_equal` handles these.
             apart = np.abs(self.sample - fingerprint.sample)
         is_equal = (self.sample == fingerprint.sample) | (
             np.isnan(self.sample) & np.isnan(fingerprint.sample)
@@ -99,7 +100,7 @@ def same_tensors(
     for name, fingerprint in prints.items():
         if name in known_pairs:
             continue
-        apart = {  # Beyond this, rounding does not explain it.
+        apart = {  # Rounding does not explain distances above `LARGE`.
             other_name: distance
             for other_name in alike.get((fingerprint.shape, fingerprint.kind), ())
             if (distance := fingerprint.distance(program_prints[other_name])) <= LARGE

@@ -403,7 +403,7 @@ def _attribute(
         if tiny:
             return evolve(suspect, nodes=tiny)
     if name == "alpha" and attribute is not None:
-        # A product with a number became part of a matrix product.
+        # Fusion turned a product with a constant into the `alpha` of the matrix product.
         scaling = tuple(
             index
             for index in indices

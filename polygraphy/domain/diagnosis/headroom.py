@@ -448,7 +448,7 @@ def culprits_among(
         for name, fault in blamed.items():
             half_culprits.append(HalfCulprit([name], by_name[name].op, fault, beside))
             beside = []
-    # Next to other nodes, nodes that only round are kept, because rounding adds up.
+    # Omit culprits that only round, unless they amplify errors or nothing else was found.
     worst = [
         half_culprit
         for half_culprit in half_culprits

@@ -415,7 +415,7 @@ def _convolution_columns(
         )
         place_of: Any = (slice(None), slice(None), *cut)
         used_kernels.append(padded[place_of])
-    stacked = np.stack(used_kernels, 2)  # batch, inputs, kernel, *sizes
+    stacked = np.stack(used_kernels, 2)  # Axes: batch, inputs, kernel, *sizes.
     return np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
 
 
@@ -446,11 +446,11 @@ def _solve_elementwise(
             yield _mean_over_broadcast(goal * data, weight) / _mean_over_broadcast(
                 data * data, weight
             )
-        elif position == 1:  # data / w = goal
+        elif position == 1:  # For data / weight = goal.
             yield _mean_over_broadcast(data * data, weight) / _mean_over_broadcast(
                 goal * data, weight
             )
-        else:  # w / data = goal
+        else:  # For weight / data = goal.
             yield _mean_over_broadcast(goal * data, weight)
 
 
@@ -527,7 +527,7 @@ def _solve_scale(
             moved = coded - lower
             expected = (real * moved).sum(axes) / (moved * moved).sum(axes)
             yield expected
-            if node.op == "QuantizeLinear":  # Rounding leaves the scale undetermined.
+            if node.op == "QuantizeLinear":  # Rounding hides the exact scale, so try close values.
                 for share in (-3e-3, 3e-3, -1e-3, 1e-3, -3e-4, 3e-4, -1e-2, 1e-2):
                     yield expected * (1 + share)
                 yield scale * np.round(expected.reshape(shape) / scale, 2)
@@ -658,7 +658,8 @@ def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> 
         (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
         for i in range(rank)
     ]
-    for extra_step in range(max(steps)):  # Elements that no step reaches may be padded or not.
+    for extra_step in range(max(steps)):
+        # Up to `stride - 1` further elements may be padded, because no window reaches them.
         sums = [
             max(value, 0) + (extra_step if step > extra_step else 0)
             for value, step in zip(least, steps)

@@ -307,7 +307,8 @@ def _bodies(
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
     inner_suspects = suspects(inner)
     if inner_suspects:
-        # A node with a different operator is also missing next to its neighbors.
+        # A different operator also changes the inputs of neighboring nodes, so only report the node
+        # itself.
         inner_suspects = (
             inner_suspects[:1] if inner_suspects[0].cause == "structure" else inner_suspects
         )

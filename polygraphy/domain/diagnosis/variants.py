@@ -325,7 +325,7 @@ def _flag_variants(node: Node) -> Iterator[Variant]:
             continue
         change = changes.other_attribute(node.op, name, is_on, 1 - is_on)
         variant = with_attribute(node, name, "int", 1 - is_on)
-        if name == "training_mode" and is_on:  # Other outputs exist only in training.
+        if name == "training_mode" and is_on:  # The additional outputs exist only in training mode.
             variant = evolve(variant, outputs=variant.outputs[:1])
         yield Variant("attribute", change, variant)
 
@@ -410,7 +410,8 @@ def _trip_count_variants(side: Graph, node: Node) -> Iterator[Variant]:
     if values is None or np.size(values) != 1:
         return
     count = int(np.reshape(values, -1)[0])
-    if count == np.iinfo(np.int64).max:  # Its condition ends the loop.
+    if count == np.iinfo(np.int64).max:
+        # The largest int64 means that only the condition ends the loop.
         return
     for other_count in (count + 1, count - 1):
         change = changes.other_trip_count(name, count, other_count)
@@ -655,7 +656,8 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
-    if node.op in QUANTIZING:  # Its input is correct, and there is nothing else to change.
+    if node.op in QUANTIZING:
+        # The input is correct, so only the scale or zero point can be incorrect.
         return "quantization", changes.other_quantization(side.nodes[index].label)
     # Its only input is correct, so only the operator can be changed.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
@@ -664,7 +666,7 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     if np.shape(output) != np.shape(expected):
         change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))
         return unknown, change
-    with np.errstate(invalid="ignore"):  # Infinity minus infinity.
+    with np.errstate(invalid="ignore"):  # Infinity minus infinity is NaN.
         apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
     is_bare = lacks_bias(side, node) and is_bias is not False

@@ -68,7 +68,8 @@ def _longest_paths(after: list[list[int]], waiting: list[int], ready: deque[int]
             next_in_circle += 1
         if next_in_circle == len(after):
             return rows
-        ready.append(next_in_circle)  # Only cycles are left: they are cut at their first vertex.
+        # All remaining vertices are in or after a cycle. Start at the first of them.
+        ready.append(next_in_circle)
         waiting[next_in_circle] = -1
 
 
@@ -76,8 +77,8 @@ LONGEST_ROUTE = 24
 """An edge across more rows than this is drawn straight: bends in all of them cost too much."""
 
 _SWEEPS = 8
-_BEND_WIDTH = 0.2  # Of a vertex, which is 1 wide.
-_MOST_BENDS = 4  # Per vertex and edge, of all together.
+_BEND_WIDTH = 0.2  # Relative to the width of a vertex.
+_MOST_BENDS = 4  # Limit for the total number of bends, per vertex and edge.
 
 
 @frozen
@@ -202,7 +203,8 @@ def spread_centers(wanted: Sequence[float], widths: Sequence[float]) -> list[flo
     offsets = [0.0]
     for left, right in pairwise(widths):
         offsets.append(offsets[-1] + (left + right) / 2)
-    blocks: list[tuple[float, int]] = []  # The sum of what is wanted, and how many want it.
+    # The sum of the wanted positions of a block, and its number of items.
+    blocks: list[tuple[float, int]] = []
     for want, offset in zip(wanted, offsets):
         total, size = want - offset, 1
         while blocks and blocks[-1][0] * size > total * blocks[-1][1]:

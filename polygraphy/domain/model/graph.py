@@ -237,7 +237,7 @@ def constant_weight(node: Node) -> Weight | None:
         if attribute.name in _NUMBERS and attribute.kind != "reference":
             dtype, itemsize = _NUMBERS[attribute.name]
             shape = (len(attribute.value),) if attribute.name.endswith("s") else ()
-            import numpy as np  # Names and shapes can be read without it.
+            import numpy as np  # Imported here, because names and shapes can be read without NumPy.
 
             values = np.array(attribute.value, object if dtype == "string" else dtype)
             return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
@@ -393,7 +393,7 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     head = f"{narrow if rounded else weight.dtype} {weight.shape} "
     if weight.values is None:
         return head + weight.name
-    import numpy as np  # Names and shapes can be read without it.
+    import numpy as np  # Imported here, because names and shapes can be read without NumPy.
 
     array = np.ascontiguousarray(weight.values)
     if rounded:

@@ -432,7 +432,8 @@ class _Reader:
         if plain_layout.kind != "leaf" and (
             own_shape is None or shape is None or len(own_shape) != len(shape)
         ):
-            plain_layout = self._plain_layout(tensor, depth)  # It may be broadcast.
+            # The operand may be broadcast, which changes the positions of its parts.
+            plain_layout = self._plain_layout(tensor, depth)
         elif plain_layout.kind == "leaf":
             plain_layout = evolve(
                 plain_layout, name=tensor if plain_layout.is_plain else plain_layout.name

@@ -77,10 +77,11 @@ def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
 
 def _count_dense_groups(block: np.ndarray[Any, Any]) -> int:
     """Return the number of groups with more nonzero elements than 2:4 sparsity allows."""
-    is_narrow = block.dtype.itemsize == 2  # Such numbers are compared one by one.
+    # NumPy compares float16 elements one at a time, so compare their bits.
+    is_narrow = block.dtype.itemsize == 2
     nonzero = (block.view(np.uint16) & _NARROW) != 0 if is_narrow else block != 0
     if nonzero.shape[2] == 1:
-        # Four flags in a row are one 32-bit number; its bits are counted by two shifts.
+        # View four flags as a 32-bit number, and add up its bytes with two shifts.
         packed = nonzero.reshape(-1).view(np.uint32)
         packed = packed + (packed >> np.uint32(16))
         counts = (packed + (packed >> np.uint32(8))) & np.uint32(0x7)
@@ -197,12 +198,13 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     if threads < 2 or array.size < _PARALLEL or rows <= step:
         prune_rows(range(0, rows, step))
         return pruned
-    share = -(-rows // (step * threads)) * step  # Neighbors, so that memory is read in long runs.
+    # Each thread gets neighboring rows, so that it reads memory sequentially.
+    share = -(-rows // (step * threads)) * step
     from concurrent.futures import ThreadPoolExecutor  # Few commands start threads.
 
     with ThreadPoolExecutor(threads) as pool:
         runs = [range(begin, min(begin + share, rows), step) for begin in range(0, rows, share)]
-        for _ in pool.map(prune_rows, runs):  # raises the error of a thread
+        for _ in pool.map(prune_rows, runs):  # Raises the error of a thread.
             pass
     return pruned
 
@@ -213,15 +215,17 @@ def _prune(array: Array, result: Array) -> None:
     """
     size = np.empty((GROUP, array.shape[0], array.shape[2]), array.dtype)
     magnitude = np.array(np.iinfo(array.dtype).max, array.dtype)
-    for index in range(GROUP):  # Four long ones take a third of the time of many short ones.
+    for index in range(GROUP):
+        # One operation per position in the group takes a third of the time of one per group.
         np.bitwise_and(array[:, index], magnitude, out=size[index])
-    # Of two pairs, the larger of the smaller ones and the smaller of the larger ones are those in
-    # the middle of all four.
+    # The two middle magnitudes of each group. Split it into two pairs: the larger of both minima
+    # and the smaller of both maxima are the middle ones.
     low = np.maximum(np.minimum(size[0], size[1]), np.minimum(size[2], size[3]))
     high = np.minimum(np.maximum(size[0], size[1]), np.maximum(size[2], size[3]))
-    is_tie = (low == high) & (low != 0)  # Zeros may also be kept: they are zero.
+    # A tie of zeros does not matter: keeping a zero has no effect.
+    is_tie = (low == high) & (low != 0)
     tied = size[:, is_tie] if is_tie.any() else None
-    # What is kept is at least as large as the larger one in the middle: all bits are set there.
+    # Mask of the elements to keep, with all bits set: those not smaller than the larger middle one.
     kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
     kept >>= np.iinfo(array.dtype).bits - 1
     if tied is not None:

@@ -72,8 +72,8 @@ def _einsum_macs(node: Node, shapes: Shapes) -> int:
 
 
 def _recurrent_macs(node: Node, shapes: Shapes) -> int:
-    # W is [directions, gates * hidden, input], R is [directions, gates * hidden, hidden]; both are
-    # applied at each step of each sequence: X is [steps, batch, input] in either layout.
+    # Shapes: W [directions, gates * hidden, input], R [directions, gates * hidden, hidden], and X
+    # [steps, batch, input] in either layout. W and R are applied at each step of each sequence.
     """Return the multiply-accumulate operations of a recurrent operator."""
     steps, batch, _ = shapes[node.inputs[0]]
     return steps * batch * (prod(shapes[node.inputs[1]]) + prod(shapes[node.inputs[2]]))

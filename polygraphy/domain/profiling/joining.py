@@ -112,14 +112,13 @@ class _ProfileJoin:
                 and produced[index] == read[index]
                 and tensors.isdisjoint(produced[index])
             ):
-                produced[index] = read[index] = []  # A cast inside of a group came in, too.
+                # The cast reads and writes the same tensor, which is inside of a group.
+                produced[index] = read[index] = []
         for index, origins in by_origin.items():
             if not any(name in tensors for name in produced[index]):
                 produced[index] = [*produced[index], *self._last_outputs(origins)]
         members = self._connect(produced, read, tensors, by_origin)
         return self._cover_model(members, produced, read, tensors, by_origin)
-
-    # Names of tensors.
 
     def _model_tensors(self) -> set[str]:
         """Return the tensors and weights of the model; a cast of a weight connects no nodes."""
@@ -158,7 +157,8 @@ class _ProfileJoin:
             twin = by_name.get(executed.name)
             ends = self._last_outputs(by_origin[index]) if index in by_origin else []
             if len(ends) == 1:
-                if last[ends[0]] == index:  # Earlier nodes compute a part of it.
+                if last[ends[0]] == index:
+                    # Only the last executed node for this output computes the whole tensor.
                     names.setdefault(executed.makes[0], ends[0])
             elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
@@ -259,8 +259,6 @@ class _ProfileJoin:
                 if source in known_names and node.makes[0] not in known_names:
                     names.setdefault(node.makes[0], source)
 
-    # Names of nodes.
-
     def _find_origins(self) -> dict[int, list[int]]:
         """Return by executed node the positions of the nodes that the backend names."""
         named = {node.label: index for index, node in enumerate(self.nodes)}
@@ -289,8 +287,6 @@ class _ProfileJoin:
         inside = {name for index in origins for name in self.nodes[index].reads}
         ends = [name for index in origins for name in self.nodes[index].makes]
         return [name for name in ends if name not in inside] or ends[-1:]
-
-    # Groups.
 
     def _connect(
         self,
@@ -323,7 +319,9 @@ class _ProfileJoin:
                     parents[root(index)] = root(maker[name])
         first: dict[frozenset[int], int] = {}
         for index, nodes in origins.items():
-            if not self.executed[index].makes:  # Only names are known.
+            if not self.executed[index].makes:
+                # The profile lists no tensors for this node, so connect it by the names of its
+                # nodes.
                 parents[root(index)] = root(first.setdefault(nodes, index))
         groups: dict[int, list[int]] = {}
         for index in range(len(produced)):

@@ -113,7 +113,8 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     slower_nodes = [
         SlowerNodes(join_words(part.labels), part.before, part.after)
         for (_, name), part in parts.items()
-        if (len(part.sides) > 1 or not name)  # Without inserted nodes, their time is 0.
+        # Inserted nodes may exist on one side only, where their time is 0 on the other.
+        if (len(part.sides) > 1 or not name)
         and part.after > _SLOWER * part.before
         and part.after - part.before > max(_SPREADS * part.spread, _NOTABLE * total)
     ]

@@ -284,7 +284,7 @@ def profile_table(
     """
     if model is None:
         model = next((profile.model for profile in profiles if profile.model is not None), None)
-    if model is None:  # Then only executed nodes can be shown.
+    if model is None:  # Without a model, only executed nodes can be shown.
         model = ModelNodes([])
     joins = [join_profile(model, profile) for profile in profiles]
     if model.nodes:
@@ -497,7 +497,8 @@ def table_in(facts: Mapping[str, Any]) -> ProfileTable:
             **{
                 **row,
                 "cells": [_decode_cell(cell) for cell in row["cells"]],
-                "error": None if row["error"] is None else float(row["error"]),  # "nan"
+                # JSON contains NaN as the string "nan".
+                "error": None if row["error"] is None else float(row["error"]),
             }
         )
         for row in facts["rows"]

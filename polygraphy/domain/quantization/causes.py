@@ -120,7 +120,7 @@ def is_suspect(site: Site, loss: SiteLoss, *, cuts: bool = True) -> bool:
         cuts: whether the calibration may cut off elements on purpose.
     """
     if site.scheme is not None and site.scheme.has_invalid_scale:
-        return loss.loss > 0  # A weight may be all zeros.
+        return loss.loss > 0  # A weight of zeros has the scale 0 and loses nothing.
     if site.kind == "bias":
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None or site.is_missing:
@@ -221,7 +221,8 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     if is_moved or is_explained:
         return ZERO_POINT
     if loss.replaces_relu and least >= 0 and low < -0.02 * (high - low):
-        return ZERO_POINT  # Negative numbers can be stored that a Relu made zero.
+        # The quantization replaces a Relu, so its type must not store negative numbers.
+        return ZERO_POINT
     if is_cut:
         return CLIPPED if factor < 1 or not shift else ZERO_POINT
     return WIDE
@@ -276,7 +277,8 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
         return _is_shifted_by_channel(scheme, codes, exact)
     scale, zero = float(np.ravel(scheme.scale)[0]), float(np.ravel(scheme.zero_point)[0])
     if np.array_equal(codes, scheme.codes(exact)):
-        # The model stores a constant that is in float: is it cut off, although its range fits?
+        # The codes match the scheme. Was the constant clipped although its range fits into the
+        # codes?
         low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
         ends = min(float(exact.min()), 0.0), max(float(exact.max()), 0.0)
         is_cut = ends[0] < low - scale or ends[1] > high + scale
@@ -286,7 +288,8 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), rint))
     values = scheme.values(codes)
     factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
-    shifted = min(_error(values, exact), _error(factor * values, exact))  # With a different scale.
+    # The error if only the scale is incorrect, not the zero point.
+    shifted = min(_error(values, exact), _error(factor * values, exact))
     return bool(rint != zero and _error(moved.values(codes), exact) < _SHARE * shifted)
 
 

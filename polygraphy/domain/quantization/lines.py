@@ -146,7 +146,7 @@ def _olive(nodes: Sequence[str]) -> str:
 def _genai(nodes: Sequence[str]) -> str:
     """Return the options of the builder, by both names: release 0.18 silently ignores the former
     name, and earlier ones the new name."""
-    # A list in the command line has commas between names, and is one line on the screen.
+    # A command line separates names by commas, so such names need Python code.
     if any("," in name or not name.isprintable() for name in nodes):
         return f"create_model(..., nodes_to_exclude={nodes!r})"
     names = ",".join(nodes)

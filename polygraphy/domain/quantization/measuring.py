@@ -65,7 +65,8 @@ def measure_losses(
             by_channel = None if site.axis is None else 0
             loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
             if number in errors:
-                # A Relu that is gone: what its input becomes counts.
+                # The quantization replaces a Relu, so compare its result with the output of the
+                # Relu.
                 total_error = float(np.nan_to_num(np.sqrt(np.mean(errors[number])), nan=inf))
                 loss = evolve(loss, loss=total_error, replaces_relu=True)
         elif site.kind != "activation":

@@ -64,7 +64,7 @@ class RmsRatio:
 
     def __call__(self, outputs: Outputs, reference: Outputs) -> float:
         """Return the ratio; infinite if outputs have infinities or NaN that the reference lacks."""
-        # A search compares hundreds of sets with the same reference.
+        # Keep values of the reference, because a search compares hundreds of sets with it.
         if reference is not self._reference:
             self._reference, self._sizes, self._exact = reference, {}, {}
         return max(
@@ -90,7 +90,8 @@ class RmsRatio:
                 error = value - exact
                 np.square(error, out=error)
                 total = float(error.sum())
-            if not isfinite(total):  # Only in this case, it matters which elements are not finite.
+            if not isfinite(total):
+                # Some elements are not finite: both outputs must have them at equal positions.
                 finite = np.isfinite(exact)
                 if not np.array_equal(np.isfinite(value), finite):
                     return inf

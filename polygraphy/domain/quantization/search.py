@@ -370,7 +370,8 @@ class SetSearch:
             if added.bit_count() != size or base | group in powers:
                 continue
             if added == group and not reached & own_reached:
-                powers[base | group] = power - own_power  # As `_power_in_units` has it.
+                # The same value as `_power_in_units`, without computing it.
+                powers[base | group] = power - own_power
             else:
                 powers[base | group] = self._power_in_units(base, added)
 

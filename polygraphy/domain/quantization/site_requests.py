@@ -66,7 +66,8 @@ class SiteRequests:
             [node for node in nodes if asks.get(node.name, "nothing") != "nothing"]
         )
         self._bits: dict[str, int] = {}
-        self._copies: dict[int, int] = {}  # More nodes of the same name, by the bit of the first.
+        # Other nodes with the same name, by the bit of the first one.
+        self._copies: dict[int, int] = {}
         for number, node in enumerate(asking):
             bit = self._bits.setdefault(node.name, 1 << number)
             if bit != 1 << number:
@@ -109,7 +110,8 @@ class SiteRequests:
                     for nodes in (marked, biased)
                 )
                 if not before | added:
-                    continue  # No node quantizes its input.
+                    # The node only copies the quantization of its input, and its input has none.
+                    continue
                 self._conditions[number] = before, added
                 for at in numbers_of(before | added):
                     self._followers[at] |= bit
@@ -162,7 +164,7 @@ class SiteRequests:
             if excluded & bit:
                 excluded, new_nodes = excluded | copies, new_nodes | copies
         pending, touched = new_nodes, 0
-        while pending:  # In order: a node only follows earlier ones.
+        while pending:  # Process nodes in order, because a node depends only on earlier ones.
             lowest = pending & -pending
             pending ^= lowest
             number = lowest.bit_length() - 1

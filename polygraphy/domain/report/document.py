@@ -292,8 +292,6 @@ def _number_of(value: Any) -> Any:
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
-# Creation of a document.
-
 Detail = Callable[["CompareResult"], "Mapping[str, Any] | None"]
 """Returns what is known besides about an output that failed."""
 
@@ -375,8 +373,6 @@ class Recorder:
         """Return the name of each run."""
         return dict(zip(self._parties, names_of_runs([*self._parties])))
 
-    # Findings.
-
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Record the facts of a finding."""
         self.results.append({"kind": kind, **as_json_value(facts)})
@@ -391,8 +387,6 @@ class Recorder:
         self.verdict = verdict
         self.culprits = [as_json_value(culprit) for culprit in culprits]
         self.summary = summary
-
-    # Running.
 
     def note(self, text: str) -> None:
         """Record a note, once."""
@@ -470,8 +464,6 @@ class Recorder:
         """Record the error of a runner."""
         self._run_facts(runner)["error"] = reason
 
-    # Comparing.
-
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Record that two runs are compared."""
 
@@ -520,7 +512,8 @@ class Recorder:
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Record the result of a comparison."""
         tables = self._new_table.tables(result)
-        if len(tables) != len(result):  # The results were loaded.
+        if len(tables) != len(result):
+            # The tables are incomplete if results were loaded from a file.
             tables = self._new_table.of(result, measures=self._new_table.measures)
         from polygraphy.domain.accuracy.output_rows import pairs_with_rows
 
@@ -536,8 +529,6 @@ class Recorder:
             evolve(row, detail=details[row.name][1]) if row.name in details else row
             for row in judged_pair.table.rows()
         ]
-
-    # Validating.
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Record that outputs are checked."""

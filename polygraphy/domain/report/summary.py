@@ -561,13 +561,15 @@ def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
         command: the command line of the run.
         known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
     """
-    without = _remove_options(_words(command), _TOLERANCES)  # It already judges by rounding.
+    # `diagnose` judges by rounding, and has no tolerances.
+    without = _remove_options(_words(command), _TOLERANCES)
     without = _remove_options(without, _ABOUT_OUTPUT, most=1)
     words = [word for word in without if word not in _LEFT_OUT]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     parties = tuple(map(flags.count, _PARTIES))
     is_known = parties in known_pairs
-    if (named := flags.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
+    if (named := flags.count(_NAMED)) > 0:
+        # Each `--runner` is a backend; its name is checked when the command is parsed.
         is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
     if words[:2] != ["polygraphy", "run"] or not _OF_DIAGNOSE.issuperset(flags) or not is_known:
         return ""
@@ -592,7 +594,7 @@ def _words(command: str) -> list[str]:
     """Return the words of a command line as a shell reads them."""
     try:
         return shlex.split(command)
-    except ValueError:  # A shell cannot read it.
+    except ValueError:  # Quotes are not balanced, so a shell could not read it either.
         return command.split()
 
 

@@ -483,7 +483,7 @@ def uniformity(array: np.ndarray[Any, Any]) -> str:
     first = array.flat[0]
     if array.dtype.kind == "O" or (array.size == 1 and first != 0):
         return ""
-    # Nearly always, the first ones differ.
+    # Compare only the first elements if they already differ, which is the usual case.
     if not np.all(array.flat[:_FEW] == first) or not np.all(array == first):
         return ""
     value = first.item() if hasattr(first, "item") else first
@@ -572,7 +572,7 @@ def short_names(names: Iterable[str]) -> list[str]:
     for name in names:
         origin = _ORIGIN.fullmatch(name)
         kind = origin[1] if origin else kind_of_runner(name)
-        if kind != name and origin is None:  # The user did not choose the name.
+        if kind != name and origin is None:  # The name is generated, so it can be shortened.
             kind = kind.removesuffix("-runner")
             kind = _FRAMEWORKS.get(kind, kind)
         counts[kind] = counts.get(kind, 0) + 1

@@ -106,7 +106,7 @@ def _changes_of_one_element(own: Any, wanted: Any, factors: Factors) -> list[tup
     order = [int(at) for at in np.argsort(left) if steps[at] and left[at] <= most]
     if factors.is_exact:
         return [(at, int(steps[at])) for at in order[:1]]
-    # Rounding leaves open a few integers, of which a run decides.
+    # Because of rounding, a few integers are possible; running the model decides.
     spreads = {at: min(int(np.ceil(factors.unit / np.sqrt(sizes[at]))), _SPREAD) for at in order}
     return [
         (at, int(steps[at]) + more)

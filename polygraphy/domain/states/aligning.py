@@ -30,7 +30,7 @@ def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
         if mask is None or getattr(mask, "ndim", 0) < 2:
             continue
         seen_value = mask > _HIDDEN if is_float(mask) and mask.ndim > 2 else mask != 0
-        if seen_value.ndim > 2:  # What the last position may see.
+        if seen_value.ndim > 2:  # Use the mask row of the last position.
             seen_value = (
                 seen_value[..., -1, :].reshape(seen_value.shape[0], -1, seen_value.shape[-1]).any(1)
             )
@@ -131,7 +131,8 @@ def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | No
             arrays[name] = feed[name].copy()
             arrays[name][:, :pads] = 0
         for name in plan.roles.inputs_of(POSITIONS):
-            if arrays[name].ndim == 2:  # Slots in a cache remain unchanged.
+            if arrays[name].ndim == 2:
+                # Position inputs with one dimension are slots in a cache, and do not change.
                 arrays[name] = np.maximum(arrays[name] - pads, 0).astype(arrays[name].dtype)
         padded.append(feed.with_arrays(arrays))
     return padded

@@ -194,7 +194,8 @@ class StepFigures:
         self.parties = parties
         self.judged: str | None = None
         self._rows: list[StepRow] = []
-        self._first_wrong: dict[str, int] = {}  # By state: the place of the first wrong row.
+        # Per state, the index of the first row that differs.
+        self._first_wrong: dict[str, int] = {}
         self._has_others = True
 
     def add(self, facts: StepFacts, row: StepRow, results: Mapping[str, Any]) -> None:

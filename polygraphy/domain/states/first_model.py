@@ -68,7 +68,7 @@ def match_outputs(
         for name, to in zip(last_free, missing)
     ]
     if len(last_free) == len(missing) and all(fits):
-        # Exporters number the outputs: those of the first step come in the same order.
+        # Exporters number outputs, so the names of both models differ, but their order is the same.
         names.update(zip(last_free, missing))
         missing = []
     if missing:

@@ -225,7 +225,7 @@ class StepLoader:
         """Return the feeds from the first step on; the model must be described before the first
         is taken.
         """
-        self._first_graph()  # Before a backend loads the model.
+        self._first_graph()  # Report errors of the first model before a backend loads anything.
         return self._feeds()
 
     def _feeds(self) -> Iterator[StepFeed]:

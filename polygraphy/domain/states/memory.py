@@ -63,7 +63,7 @@ class StepFacts:
         if pair is None:
             if value.ndim <= self.axis:
                 return None, self.start
-            # It may contain only the last positions.
+            # The output may contain only the last positions.
             return self.axis, self.start + max(0, self.length - value.shape[self.axis])
         if pair.kind not in (GROWS, SLOTS, RING) or pair.axis is None:
             return None, self.start
@@ -127,7 +127,7 @@ class StateMemory:
         if feed.step.index == 0:
             self.states = {}
         fed = {**self.states, **feed}
-        # A program whose inputs have other names takes them in the order of the ONNX model.
+        # A program with different input names accepts inputs in the order of the ONNX model.
         ordered = {name: fed[name] for name in feed.step.inputs if name in fed}
         return {**ordered, **fed}
 
@@ -156,7 +156,8 @@ class StateMemory:
         for pair in feed.pairs:
             new, old = outputs.get(pair.output), fed.get(pair.input)
             if new is None and pair.source == FIRST_MODEL and step.index:
-                continue  # Later steps do not change it.
+                # Only the first model provides this state, and later steps do not change it.
+                continue
             if new is None:
                 raise BackendError(
                     f"{name} has no output {pair.output!r}, the next value of"
@@ -164,10 +165,13 @@ class StateMemory:
                 )
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
             if is_kept and step.index and _size(new) < _size(old):
-                self.states[pair.input] = old  # A branch that only decodes omits it.
+                # The decoding branch returns an empty tensor for this state, so keep the previous
+                # one.
+                self.states[pair.input] = old
             else:
                 self.states[pair.input] = new
-            if not step.is_last or pair.kind == RING:  # Unwritten memory is arbitrary.
+            if not step.is_last or pair.kind == RING:
+                # Other states are partly unwritten memory in the last step, which is arbitrary.
                 shown_outputs[pair.output] = _new_part(pair, old, new, step)
         return shown_outputs
 

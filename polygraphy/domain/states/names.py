@@ -46,7 +46,7 @@ def stem_of(name: str) -> tuple[str, ...]:
     if is_cache and any(word in _KINDS for word in stem):
         stem = [word for word in stem if word not in ("cache", "state")]
     if len(stem) > 1 and stem[-1] == "0" and stem[0] in ("h", "c"):
-        stem = stem[:-1]  # h0, and hn after it.
+        stem = stem[:-1]  # PyTorch calls the states h0 before, and hn after the step.
     if all(word.isdigit() for word in stem) and not is_cache:
         return ()
     if stem:

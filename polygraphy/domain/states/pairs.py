@@ -310,7 +310,8 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     for position, output in enumerate(graph.outputs):
         for distance, pair, is_weak in _origins(graph, output, tensors, makers):
             (weak if is_weak else rows_found).append((distance, position, pair))
-    # What changes a state before it is handed out is told from data by the states beside it.
+    # Weak pairs could be data that is processed. Accept them only if certain states are of the same
+    # kind.
     kinds = {pair.kind for _, _, pair in rows_found} & {GROWS, SLOTS}
     rows_found += [(_LIMIT, at, pair) for _, at, pair in weak if pair.kind in kinds]
     names = pairs_by_name(
@@ -442,7 +443,8 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
         and new_indices is not None
         and new_indices[axis] == shape[axis]
     ):
-        kind, open_axis = _kind_by_shape(output, read)  # Halves of a head are also joined.
+        # Rotary embeddings also join the halves of a head, so check the shapes.
+        kind, open_axis = _kind_by_shape(output, read)
         return (kind, open_axis) if kind == GROWS else (REPLACED, None)
     if isinstance(shape[axis], int):
         is_longer = (
@@ -496,7 +498,8 @@ def _through_scatter(node: Node, at: int, step: _Step) -> _Operands:
 def _through_recurrent(node: Node, at: int, step: _Step) -> _Operands:
     """Return the initial state of a recurrent node that its final state replaces."""
     position = _RECURRENT[node.op].get(at)
-    is_last = at > 0 or step.is_sliced  # All steps are a state only where the last is chosen.
+    # The output with all steps is a state only if the model selects the last step.
+    is_last = at > 0 or step.is_sliced
     return [(position, {"kind": REPLACED})] if position is not None and is_last else []
 
 

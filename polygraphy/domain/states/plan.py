@@ -91,7 +91,8 @@ class StatePlan:
             self.first = FirstModel(plan, names)
         self.roles: Roles = roles_of(graph, self.pairs)
         if not (self.is_decoder and self._knows_positions):
-            # A stream writes each chunk into the same places, a recurrent model each layer.
+            # Without positions, slots are always overwritten: per chunk in a stream, per layer in a
+            # recurrent model.
             self.pairs = [
                 evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
                 for pair in self.pairs

@@ -49,10 +49,10 @@ def remaining_pairs(
             or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
         )
     ]
-    # Some memory remains for the data, and for results computed from it.
+    # At least one input must be data, and at least one output a result.
     has_data = len(inputs) > 1 and len(outputs) > 1
     if len(remaining_outputs) < 2:
-        # The data has priority, and so do results computed from it.
+        # The first input and output are usually the data and its result, not a state.
         is_data = remaining_outputs == [(graph.outputs[0].name, graph.inputs[0].name)]
         return remaining_outputs if has_data and not is_data else []
     behind = {output: _inputs_behind(graph, output) for output, _ in remaining_outputs}
@@ -66,7 +66,7 @@ def remaining_pairs(
         if len(made_names) == len(read_names)
         and all(name in behind.get(each, ()) for each, name in zip(made_names, read_names))
     ]
-    # Something is left for the data, which come first, and for what is computed of them.
+    # If every input and output is matched, the first ones are the data and its result, not a state.
     if sum(map(len, matched)) == min(len(inputs), len(outputs)):
         matched = [each for each in matched if each[0] != (outputs[0].name, inputs[0].name)]
     found = [pair for each in matched for pair in each]

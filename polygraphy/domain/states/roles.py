@@ -188,7 +188,7 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: Uses) -> str:
     by_use = uses.role_by_spread(tensor.name)
     if uses.table(tensor.name) is not None:
         return by_use if by_use == POSITIONS else TOKENS
-    # One number stands for the position of the first new token.
+    # A position input with one number is the position of the first new token.
     is_one = all(dim == 1 for dim in tensor.shape or ())
     return (PAST if by_use == POSITIONS and is_one else by_use) or CONSTANT
 

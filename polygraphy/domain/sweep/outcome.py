@@ -370,7 +370,7 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     """Return the group of a culprit: of one node, party and pass."""
     nodes = [str(node) for node in culprit.get("nodes") or ()]
     kind = _OLD_CAUSES.get(str(culprit.get("cause")), culprit.get("cause"))
-    if kind in PARAMETER_CAUSES:  # Of every model and node alike.
+    if kind in PARAMETER_CAUSES:  # Such faults of any model and node are one group.
         nodes, culprit = [], {**culprit, "op": "Quantization"}
     name = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
     by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     """An array of any shape and data type."""
 else:
-    Array = Any  # Only annotations use it: importing NumPy takes 0.1 s.
+    Array = Any  # Not imported, because only annotations use it, and importing NumPy takes 0.1 s.
 
 IN_DOCUMENT = "in_document"
 """The key of the metadata of a field that is False if documents leave the field out."""

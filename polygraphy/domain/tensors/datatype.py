@@ -229,7 +229,7 @@ DataType.__members__ = {
     name: value for name, value in vars(DataType).items() if isinstance(value, DataTypeEntry)
 }
 
-# What NumPy with ml_dtypes, PyTorch and TensorFlow call the types whose name there is not ours.
+# Names of data types in NumPy (with ml_dtypes), PyTorch and TensorFlow, if they differ from ours.
 NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
@@ -264,7 +264,7 @@ def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
         return None
     is_meant = isinstance(dtype, (str, np.dtype)) or dtype in (object, np.object_)
     if resolved.kind == "O" and not is_meant:
-        return None  # NumPy accepts any class as a kind of object.
+        return None  # NumPy accepts any class, and returns the data type `object`.
     if resolved.kind in "USOT":
         return DataType.STRING
     return _FROM_NUMPY.get(resolved.name)

@@ -108,7 +108,8 @@ def compute_precision(facts: Facts | None) -> ComputePrecision | None:
 
 def is_bounded(facts: Facts | None, name: str) -> bool:
     """Return whether the elements of an output are known to lie between -1 and 1."""
-    return name in getattr(facts, "bounded", ())  # The facts of a user's runner may lack it.
+    # The facts of a user's runner may lack the attribute.
+    return name in getattr(facts, "bounded", ())
 
 
 def is_ordered(facts: Facts | None, name: str) -> bool:
@@ -127,7 +128,7 @@ def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
     fixed positions; None if neither is known."""
     layouts = [layout for facts, name in sides if (layout := layout_of(facts, name)) is not None]
     joined = [layout for layout in layouts if not layout.is_plain]
-    # Where elements are chosen by data, only the other side tells what lies where.
+    # If one side chooses elements by data, only the layout of the other side has fixed positions.
     fixed = [layout for layout in joined if layout.kind != "choose"]
     return next(iter([*fixed, *joined, *layouts]), None)
 

@@ -162,7 +162,8 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
         """Return the number of the part that a leaf belongs to."""
         key = leaf.origin or leaf.name
         indices = labels_by_name.setdefault(key, (len(labels_by_name), leaf))
-        if indices[1] != leaf:  # Another piece of the same tensor, by its own name.
+        if indices[1] != leaf:
+            # This leaf is another piece of a known tensor, so use the name of the tensor for both.
             changed = evolve(
                 indices[1],
                 name=key,
@@ -185,7 +186,7 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
     present = np.unique(labels) if len(leaves) > 1 else range(len(leaves))
     if len(present) == len(leaves):
         return labels, leaves
-    # A slice behind the join leaves nothing of some parts.
+    # A slice after the join removed some parts completely.
     if len(present) == 1:
         return np.zeros((1,) * labels.ndim, np.uint8), [leaves[present[0]]]
     order = np.zeros(len(leaves), np.uint8)
@@ -317,7 +318,8 @@ def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], in
     length = None if layout.shape is None else layout.shape[axis]
     before = (*shape[:axis], length if isinstance(length, int) else 1, *shape[axis + 1 :])
     labels = _labels(layout.operands[0], before, number)
-    if labels.shape[axis] != 1:  # Only the data shows which part an element belongs to.
+    if labels.shape[axis] != 1:
+        # Parts differ along the axis, so only the data shows which part an element belongs to.
         raise UnresolvedError
     return labels
 

@@ -52,8 +52,7 @@ PRECISIONS = _table(
     ("float8e5m2", 2, -14),
     ("float8e5m2fnuz", 2, -15),
     ("float4", 1, 0),
-    # Quantized: steps of the same size, of which so many make up the range; how large they are, a
-    # scale says that is float32.
+    # Quantized types have equal steps: 2**digits on each side of 0, with a float32 scale.
     ("int8", 7, -126),
     ("int4", 3, -126),
     ("int2", 1, -126),
@@ -208,7 +207,7 @@ def with_digits(array: Array, spacing: float, *, drops: bool = False) -> Array:
             np.ldexp((np.trunc if drops else np.rint)(mantissa * steps) / steps, exponent),
             array.dtype,
         )
-        # The largest number itself, as masks have it, is rounded towards zero.
+        # The largest float32 (common in masks) would round up to infinity, so clip it.
         return (
             computed_array
             if np.isfinite(computed_array).all()

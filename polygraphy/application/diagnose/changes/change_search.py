@@ -221,7 +221,7 @@ class ChangeSearch:
             if operand not in feed:
                 continue
             is_part = operand in shared or len(positions) < node.inputs.count(operand)
-            # A loaded model does not survive the start of a process, so each process loads its own.
+            # A loaded model cannot be passed to another process, so each process loads its own.
             reading = partial(self._load_reading, node, operand)
             loads = cache(partial(reading, positions if is_part else ())), cache(
                 partial(reading, ())
@@ -391,7 +391,7 @@ class ChangeSearch:
                 return lambda variant: compute(
                     {**part.feed, input_name: next(iter(variant.weights.values()))}
                 )
-            except PolygraphyException:  # It may have to be a weight.
+            except PolygraphyException:  # Some operators accept only a constant here.
                 pass
 
         def compute_variant(single_variant: Variant) -> Values:

@@ -282,7 +282,9 @@ class _DivergenceSearch:
                 and best is not None
                 and self._rank(candidate) < self._rank(best.border)
             ):
-                best = divergence  # Normalizing a normalized tensor does not change it.
+                # Prefer the earlier node: a repeated normalization has no effect, so both gain the
+                # same.
+                best = divergence
             if most >= total and best is not None and self._has_same_operator(best.border):
                 break
             if most > 1 and since >= _PATIENCE:
@@ -313,7 +315,8 @@ class _DivergenceSearch:
         """Yield the borders at which the model may start to differ from the reference, given the
         equal tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
-        # What is only moved in the reference may be what the model should have moved.
+        # Exclude tensors that the reference only moves (Transpose, Reshape): the model may have
+        # moved them incorrectly, so equal values do not show that they are counterparts.
         moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
         names = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
         names |= {*equal_names.values()}
@@ -488,7 +491,8 @@ class _DivergenceSearch:
                 found.append(twin)
         if not found or name in found or node.operator not in MOVING:
             return found[0] if found else None
-        # If more nodes of the model move the same, one of them moves something else than it should.
+        # If more nodes of the model than of the reference compute this tensor, one of them reads
+        # the wrong input.
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
     def _count_equal(self, node: Node, name: str, value: Values) -> int:

@@ -83,7 +83,8 @@ def _nearest_integers(
     if start.dtype.kind != "b":
         sizes = range(min(largest + 1, _MOST_VALUES))
         candidates = [*dict.fromkeys([*sizes, *_near_goals(search.goals, start.dtype)])]
-    if start.size == 1 and start.dtype.kind in "iu" and start.itemsize == 1:  # A zero point.
+    if start.size == 1 and start.dtype.kind in "iu" and start.itemsize == 1:
+        # Probably a zero point, so try all of its values.
         candidates = range(np.iinfo(start.dtype).min, np.iinfo(start.dtype).max + 1)
     array, best, runs = start.copy(), score(start), 1
     for _ in range(_ROUNDS):

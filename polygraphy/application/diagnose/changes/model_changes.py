@@ -221,8 +221,8 @@ class _GroupSearch:
             for divergence in group.places
         ]
         unexplained = _culprit_without_change(self.case, wider, self.feed)
-        # Outputs match without a change outside of the places: what is known there is innocent, and
-        # what is known inside is no proof without it.
+        # Outputs match without changes outside of the places, so culprits found outside are not at
+        # fault. Culprits found inside are not proven without such a change.
         inside = group.inside if self._is_known_inside else ()
         is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
         culprits = list(inside) if is_inside else [unexplained]

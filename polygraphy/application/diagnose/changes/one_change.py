@@ -169,7 +169,7 @@ class Change:
         change; None if there is none. Changes that the budget excludes are recorded."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
-            return None  # Nothing in steps makes what the reference has.
+            return None  # Quantized nodes cannot reproduce the reference exactly.
         # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
         ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
         first = [i for i in ordered if any(i in divergence.unproven for divergence in self._places)]
@@ -354,8 +354,8 @@ class Change:
             if self._lost and (is_in_model or name not in self._lost):
                 continue
             is_goal = any(is_close(value, goal) for goal in self._goals.values())
-            # What another node of the model computes may be what this one should hand on; a tensor
-            # of the reference proves nothing if other nodes may be at fault.
+            # This node should perhaps return the tensor of another node of the model. A tensor of
+            # the reference proves nothing if other nodes may be at fault.
             if is_float(value) and (is_in_model or self._lost or is_only or not is_goal):
                 yield OtherTensor(name, value, is_in_model)
 

@@ -74,7 +74,7 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
     expected value, for any operator.
     """
     node, weights = search.graph.nodes[position], search.graph.constants
-    if node.op in QUANTIZING:  # Its rounding hides which scale it is; others solve for it.
+    if node.op in QUANTIZING:  # Rounding hides the scale; `solving` estimates it instead.
         return
     starts = {
         name: np.asarray(weights[name].values)

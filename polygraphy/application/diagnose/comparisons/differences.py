@@ -72,9 +72,12 @@ def find_differences(
     is_small = not is_folded and (is_same_structure or position <= (_FEW_PLAIN if is_plain else 1))
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
-            return proven  # They show what was changed; values only show between which tensors.
+            # Differences of the graphs name the change; values only show between which tensors it
+            # is.
+            return proven
         is_proven = all(culprit.remedy.proven for culprit in by_values)
-        # Differences that match only together may include other spellings of another tool.
+        # If only all differences together make outputs match, some may be harmless rewrites by a
+        # tool.
         is_vague = parting.is_open and not is_proven and len(culprits) == 1
         if is_vague or len(by_values) > len(culprits):
             return proven
@@ -82,7 +85,8 @@ def find_differences(
         is_open = proven.is_open and any(c in culprits and len(c.nodes) > 1 for c in by_values)
         repaired = parting.repaired or proven.repaired
         return evolve(parting, repaired=repaired, is_open=parting.is_open or is_open)
-    # If most of the reference is restored, outputs match regardless of the fault.
+    # Many differences are weak evidence: if most of the model is replaced by the reference, outputs
+    # match wherever the fault is.
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
 
 
@@ -96,7 +100,8 @@ def _are_rewired(culprits: Sequence[Culprit], side: Graph, most: int) -> bool:
         changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
         if [change.kind for change in changes] != ["other_inputs"] or len(culprit.nodes) != 1:
             return False
-        # A rewrite may have inserted the node, which then stands for others.
+        # If the model's node lacks these inputs, a rewrite inserted it, and the difference says
+        # nothing about the original nodes.
         if not {*changes[0].values["names"]} <= inputs.get(culprit.nodes[0], set()):
             return False
     return True

@@ -73,7 +73,7 @@ def export_again(
             exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
             try:
                 model, command, exporter = export_for_example(program, feed, exporter)
-                with foreign_errors():  # The export may have other inputs and outputs.
+                with foreign_errors():  # The export may have different inputs and outputs.
                     is_right = _is_right(case, model, example_of(program, feed), expected)
             except PolygraphyException as error:
                 kind = type(original_error(error)).__name__

@@ -195,7 +195,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         is_coarse = narrow is not None or is_quantized(pair.pairing)
         if not is_coarse or not _is_within_steps(case, pair, feeds, values, expected):
             return comparison
-    if len(case.parties) > 1:  # Several are compared with each other.
+    if len(case.parties) > 1:  # Several backends are compared with each other.
         return Skip("the models give the same results within their precision")
     hidden = take_steps(MATCHING_STEPS, case, comparison)
     if isinstance(hidden, Found):

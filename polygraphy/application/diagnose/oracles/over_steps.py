@@ -190,7 +190,7 @@ def compare_own_states(found: Found, request: Request) -> Found:
     if len(case.model.inputs) < 2 or not pairs:
         return found
     if not {*case.model.outputs} - {pair.output for pair in pairs}:
-        return found  # A wrong state would not show in an output.
+        return found  # Without other outputs, an incorrect state would not be visible.
     weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
     most = int(RunBudget.for_bytes(weights, *_OWN_STEPS).runs)
     for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may support only a few steps.

@@ -222,7 +222,8 @@ class Tolerance:
         rtol, atol = self.element_rtol, self.atol
         if atol is not None:
             return Rounding(self.dtype.name, rtol, atol, "").scale(self.share)
-        # If only one side is narrow, values that its type flushes to zero are lost.
+        # Subnormal numbers get no allowance: if only one side is narrow, values that its type
+        # flushes to zero are an error.
         size = root_mean_square(exact) if is_float(exact) else 0.0
         by_nature = is_bounded(self.facts, name)
         atol = rtol * (max(1.0, size) if by_nature else size)
@@ -479,7 +480,7 @@ class Trial:
             inputs_excess = self._inputs_error().excess
             if inputs_excess > 1 and before.excess <= MOST * inputs_excess:
                 return before, "ill-conditioned"
-            # Other faults are visible next to the effect of the inputs.
+            # Rounded inputs explain a part of the error; look for faults that are clearly larger.
             self._raise_tolerance(BESIDE * inputs_excess if inputs_excess > 1 else 1.0)
         if not before.is_tolerable and not self._has_own_tolerance():
             rounding_excess = self._rounding_error().excess
@@ -488,7 +489,7 @@ class Trial:
             is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
             if is_alike and explains and before.excess > MOST:
                 return before, "inconclusive"
-            # If that is too much by itself, other faults are visible next to it.
+            # Rounding explains a part of the error; look for faults that are clearly larger.
             is_most = is_alike and rounding_excess > MOST
             self._raise_tolerance(share if is_most else min(MOST, share))
         if before.excess > self._allowance:

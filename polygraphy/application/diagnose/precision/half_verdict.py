@@ -205,7 +205,8 @@ def find_cast(
     with case.record_step(titles.CAST_REFERENCE) as notes:
         try:
             half = open_half(reference.proto, half_type(dtype))
-            if not half.model.passes:  # The model itself computes in half precision.
+            if not half.model.passes:
+                # The model already computes in half precision, so there is nothing to cast.
                 return None
             found = half.result(choose_feeds(half.model, feeds))
             off = found.after if found.kept else found.before

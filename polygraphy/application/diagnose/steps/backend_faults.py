@@ -122,7 +122,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
             ]
             culprit = culprit_at(case, party, finding, tensors, inner_rewrites)
             if culprit.rewrite in inner_rewrites:
-                continue  # The same rewrite of fewer nodes explains the difference.
+                continue  # An earlier culprit has the same rewrite with fewer nodes.
             if juror := jurors.get(id(finding)):
                 fact = evidence.reference_is_right(juror, tensors.party.name)
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])

@@ -46,7 +46,7 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     if result.verdict in (FAULT, ILL_CONDITIONED):
         culprits = [*refused.result.culprits, *result.culprits]
         return evolve(refused, result=evolve(result, culprits=culprits))
-    if result.verdict == refused.result.verdict:  # This is unknown for both.
+    if result.verdict == refused.result.verdict:  # Neither has a culprit, so show both reasons.
         reason = join_statements(refused.result.reason, result.reason)
         return evolve(refused, result=evolve(result, reason=reason))
     return refused

@@ -164,7 +164,8 @@ class _FileComparison:
         array = np.asarray(spot.expected)
         sizes = (name for name in self._program.weights)
         return array.size > 1 and (
-            spot.node.op in ("Conv", "ConvTranspose", "BatchNormalization")  # Folded, or as it is.
+            # May contain a folded BatchNormalization.
+            spot.node.op in ("Conv", "ConvTranspose", "BatchNormalization")
             or any(same_weight(array, self._program.weights[name]) for name in sizes)
         )
 
@@ -184,7 +185,7 @@ class _FileComparison:
                     )
                 except PolygraphyException:  # Not every example is valid.
                     continue
-                # Keys are positions in the correct export, so it comes second.
+                # Pass the correct export second, because keys are positions in the second graph.
                 apart = compare_twins(example_model.graph, self._twin)
                 if example_constants(spots, apart) or (has_other_nodes and apart.has_other_nodes):
                     notes.append(steps.example_changes(len(apart.spots), apart.has_other_nodes))
@@ -197,7 +198,7 @@ class _FileComparison:
         code, makes the exporter write the nodes and weights of the file; empty if none does.
         """
         if self._again.exporter.dynamo:
-            return []  # `torch.export` raises if Python needs values, and guards sizes.
+            return []  # `torch.export` cannot choose a branch by data: it raises an error.
         try:
             decided = self._program.decisions(self._feed)
         except REFUSALS:
@@ -520,7 +521,7 @@ class _FileComparison:
             expected = dict(zip(self._again.model.outputs, values))
             export = feed_export(self._again.model, self._example)
             try:
-                # Both read the data by the names of the original model.
+                # `_RenamedProgram` accepts the data under the names of the export.
                 self._pairs = Counterparts(
                     apart, _RenamedProgram(self._program, self._example), export, expected
                 ).pairs

@@ -139,7 +139,7 @@ def blame_model(found: Found, request: Request) -> Found:
     for culprit in found.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
         if culprit in suspects and not nodes and culprit.tensor in tensors:
-            continue  # Nodes that are run together with the invalid one.
+            continue  # These nodes were only run together with the invalid node.
         if culprit not in suspects or not nodes:
             culprits.append(culprit)
         elif not nodes[0].is_known:
@@ -155,7 +155,8 @@ def blame_model(found: Found, request: Request) -> Found:
         return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
     result = evolve(found.result, culprits=culprits)
     if not any(_is_backend(case, culprit) for culprit in culprits):
-        result = evolve(result, verdict=FAULT, reason="")  # Nothing else was unexplained.
+        # The culprits explain everything that was unexplained.
+        result = evolve(result, verdict=FAULT, reason="")
     return evolve(found, result=result)
 
 
@@ -482,7 +483,7 @@ def _value_sources(
         return
     for party in parties:
         low, high = 0, len(chosen)
-        while high - low > 1:  # The first nodes that a party runs, as many as it does.
+        while high - low > 1:  # Search for the largest number of leading nodes that the party runs.
             middle = (low + high) // 2
             low, high = (middle, high) if _runs_first(case, party, middle) else (low, middle)
         yield party, range(low + 1)

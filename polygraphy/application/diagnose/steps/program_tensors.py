@@ -171,7 +171,7 @@ class _ProgramTensors:
         sizes = [weight.size for weight in program.weights.values() if np.ndim(weight) > 1]
         lost_sizes = [
             size for size in sizes if held_sizes.isdisjoint((size, 2 * size))
-        ]  # For two directions.
+        ]  # Exporters join the weights of both directions of an RNN, hence `2 * size`.
         fits = any(
             np.shape(counterparts.own[name]) == np.shape(value)
             for name, value in self._expected.items()
@@ -187,7 +187,7 @@ class _ProgramTensors:
         """Return a culprit with its program operation, cause, and party at fault."""
         nodes = self._case.model.nodes
         tensor = str(culprit.tensor)
-        if tensor not in saved:  # Only outputs could be compared.
+        if tensor not in saved:  # No intermediate tensors are known, so the cause is not searched.
             return evolve(culprit, party=EXPORTER)
         pair = self._found.pairs.get(tensor, "")
         pairs = set(self._found.pairs.values())
@@ -229,7 +229,8 @@ class _ProgramTensors:
         if party == EXPORTER and not (culprit.cause in _PROVEN and culprit.remedy.proven):
             parts = [nodes[index] for index in region]
             new_pairs = self._causes(finished_operations, parts, (value, saved[tensor]), side)
-            # Folded weights are never those of the program: they are no cause where one is proven.
+            # Folded weights always differ from the program's weights, so they do not count if
+            # another cause is proven.
             causes = (
                 names for names in new_pairs if names[0] != "weight" or not culprit.remedy.proven
             )
@@ -264,7 +265,8 @@ class _ProgramTensors:
         is_other = (
             weights is not None and is_sure and culprit.cause != "weight" and weights.is_as_held
         )
-        return None if is_other else weights  # With the module's weight as it is, it is that.
+        # The file contains this weight of the module unchanged, so the weight is not the cause.
+        return None if is_other else weights
 
     def _blame_weights(
         self, single_culprit: Culprit, others: OtherWeights, facts: Sequence[Fact]
@@ -277,7 +279,7 @@ class _ProgramTensors:
             became = program_evidence.export_of_operation(others.operation.operator, ops)
             origin = nearest_origin(self._program.nodes, others.operation) or origin
         pair = self._found.pairs.get(str(single_culprit.tensor), "")
-        # A number that stands in a branch of Python's is another one in the other branch.
+        # A constant in a branch of a Python `if` has a different value in the other branch.
         is_branch = others.operation is None and bool(pair and self._program.condition_of(pair))
         proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
@@ -507,7 +509,7 @@ class _ProgramTensors:
         """Return the name and command of the first other export that is correct on the data; empty
         if there is none.
         """
-        # The export of the same exporter is wrong, like the file.
+        # The same exporter would repeat the fault of the file.
         exports = [export for export in self._program.exports() if export[0] != self._kind]
         with self._case.record_step(titles.OTHER_EXPORTER) as notes:
             nodes = max(len(self._case.model.nodes), 1)

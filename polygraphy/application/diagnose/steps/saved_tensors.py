@@ -122,7 +122,8 @@ class _SavedTensors:
         self._computed: list[str] = []
         self._changes: dict[str, tuple[Variant | None, Variant | None]] = {}
         self._overflows: dict[str, str] = {}
-        # Codes show the rounding of the model, not the type of the saved results.
+        # Quantized tensors show the rounding of the model, not the precision of the backend that
+        # saved the results.
         floats = [
             array.dtype
             for array in comparison.saved_values.values()
@@ -275,7 +276,7 @@ class _SavedTensors:
         )
         if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
             return 0.0
-        step = 1.0  # The bias becomes an integer in units of the product of both scales.
+        step = 1.0  # The step of a quantized bias is the product of the scales of both inputs.
         for operand in node.inputs[:2]:
             before = (
                 side.nodes[side.operation_producers[operand]]
@@ -476,7 +477,8 @@ class _SavedTensors:
         if rounded < CLOSE:
             yield CLOSE
             rounded = _TF32
-        # The largest difference counts, as for `matches_expected`: a channel may be wrong alone.
+        # Judge by the largest difference, as `matches_expected` does, because only one channel may
+        # be incorrect.
         if not matches_expected(output, goal, _IMPROVED * rounded):
             yield rounded
 
@@ -575,7 +577,8 @@ class _SavedTensors:
         """
         first = np.shape(search.part.feed.get(next(iter(search.graph.nodes[index].inputs), ""), 0))
         tried = variants(search.graph, index)
-        if not self._run.is_traced:  # An exporter may have written this because of its example.
+        if not self._run.is_traced:
+            # A size may be a constant from the example input of the exporter.
             sizes = {name: np.shape(array) for name, array in search.goals.items()}
             sized = resize_variants(
                 search.graph, index, first, np.shape(output), np.shape(goal), sizes

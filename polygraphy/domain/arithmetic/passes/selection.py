@@ -242,8 +242,6 @@ class Search:
         self._room = KEPT
         self._lock = threading.Lock()
 
-    # Arguments of a tally: where to count, and where to store kept elements.
-
     @property
     def bounds(self) -> list[tuple[float, bool]]:
         """Return the values to count below, ascending; each with whether an interval of kept

@@ -123,8 +123,6 @@ class Kernel:
         """
         return np.less_equal(self.absolute, float(atol), out=out)
 
-    # Methods that derived classes replace.
-
     def _allocate(self, scratch: Scratch) -> None:
         """Reserve the two buffers of the kernel."""
         self._a = scratch.floats()
@@ -172,7 +170,8 @@ class Kernel:
         difference.
         """
         if math.isfinite(self.peak):
-            # Only 0 / 0 can have made a NaN; `fmax` prefers the other operand.
+            # Without infinities, each NaN comes from 0 / 0. `fmax` ignores NaN, and replaces it by
+            # 0.
             np.fmax(quotient, 0.0, out=quotient)
             return
         if np.fmin.reduce(self.scale) > 0 and np.fmax.reduce(self.absolute) < np.inf:
@@ -285,7 +284,8 @@ class _LongKernel(Kernel):
 
     def _reload(self) -> tuple[Array, Array]:
         """Return both blocks again, in the wide type."""
-        # Elsewhere: the distance and the size, which `mask_within` asks, stand where these were.
+        # Use new arrays: the buffers of the first load now contain distances and sizes, which
+        # `mask_within` reads.
         return self._widen_block([np.empty_like(out) for out in self._long])
 
     def _widen_block(self, into: Sequence[Array]) -> tuple[Array, Array]:
@@ -562,7 +562,8 @@ class Pair:
         self.infinities_equal = infinities_equal
         self._sides: tuple[Flat, Flat] | None = None
         self._kept: Kernel | None = None
-        self.form: Callable[[], Kernel] | None = None  # Of all differences, if they are known.
+        # Returns the kernel of all differences, if they are already computed.
+        self.form: Callable[[], Kernel] | None = None
 
     @property
     def value(self) -> Flat:

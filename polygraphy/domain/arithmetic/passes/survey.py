@@ -133,7 +133,7 @@ class MismatchFinder:
         if not math.isfinite(self._rtol) or not math.isfinite(np.maximum.reduce(kernel.scale)):
             undefined = np.isnan(allowed)
             if self._rtol < math.inf:
-                # A share of an infinite reference would excuse any difference from it.
+                # A relative tolerance of an infinite reference would accept any difference.
                 undefined |= np.isinf(kernel.scale)
             np.copyto(allowed, self._atol, where=undefined)
         return allowed

@@ -62,7 +62,8 @@ class FormedGroup:
             absolute = np.abs(np.subtract(absolute, scale))
             scale = np.abs(scale)
             relative = np.divide(absolute, scale)
-            np.fmax(relative, 0.0, out=relative)  # 0 / 0; other NaN belong to peaks that are NaN.
+            # Replaces NaN of 0 / 0 by 0. If values are NaN, the peaks show that.
+            np.fmax(relative, 0.0, out=relative)
             self._peaks, self._totals, self._relative_peaks, self._relative_totals = (
                 each.tolist()
                 for matrix in (absolute, relative)

@@ -345,7 +345,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
     return f"With {party} {version} instead of {instead}, all outputs match."
 
 
-# Refused.
+# Refused: the backend rejects the model or a node.
 
 
 @fact

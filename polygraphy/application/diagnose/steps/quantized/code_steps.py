@@ -252,7 +252,7 @@ class CodeSearch:
         except REFUSALS:
             return None
         if is_rewrite and wrong[0].passes and self._can_run(arbiter):
-            return None  # The search for the pass can trace the model.
+            return None  # Leave this to the search for the rewrite, which can trace the model.
         facts = [
             words.codes_differ(self._first.name, party.name, step_difference),
             words.arbiter_decides(arbiter.name),

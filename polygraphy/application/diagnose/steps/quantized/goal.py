@@ -155,11 +155,11 @@ class _GoalSearch:
             plain = self._run(case.model.proto, plain=True)
             judge = self._judge(plain)
         except BackendError:
-            judge = inf  # Without rewrites, the backend rejects the model.
+            judge = inf  # The backend cannot run the model without its rewrites.
         if judge <= max(goal.within, reduce_metric(before)) and self._is_closer(
             plain, self._comparison.values
         ):
-            # A rewrite may rely on matching parameters, so they may be the reason.
+            # Some rewrites are correct only for matching parameters, so check the parameters first.
             repair = find_repair(case, self.runs, model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
@@ -426,8 +426,6 @@ class _GoalSearch:
         ends = self._comparison.pair.renamed_ends(self._case)
         return {name: own for name, own in ends.items() if name not in own_names}
 
-    # Measuring.
-
     def _open_model(self) -> QuantizedModel:
         """Return the quantized model with its reference, in the form that the backend executes."""
         reference, forms = self._comparison.pair.reference.proto, []
@@ -468,8 +466,6 @@ class _GoalSearch:
         release_memory()
         return losses
 
-    # Keep.
-
     def _search_fewest(
         self,
         model: QuantizedModel,
@@ -488,10 +484,10 @@ class _GoalSearch:
             """Return the metric with some sites in quantized form."""
             value = self._judge(switches.run(on))
             if len(on) == len(every) and value <= within:
-                # The backend has already computed this model. It decides whether a result is good
-                # enough, or nearly so.
+                # With all sites quantized, this is the model that the backend already computed.
                 return before
-            # The backend has the last word on what is enough, or nearly so.
+            # Switches only approximate the mixed model. If the value is near the target, measure
+            # the mixed model in the backend.
             is_near = value <= _NEARLY * within and len(on) < len(every)
             if is_near and len(checked) < _CHECKED:
                 off = tuple(sorted(set(every) - set(on)))
@@ -529,11 +525,12 @@ class _GoalSearch:
     def _requantizes(self, model: QuantizedModel) -> bool:
         """Return whether the backend quantizes weights again that are in floating point: whether
         its outputs are closer to those of such weights without rewrites."""
-        # With the biases, as without a node: ONNX Runtime keeps a weight whose bias is quantized.
+        # Make biases float as well: ONNX Runtime does not quantize a float weight again if its bias
+        # is quantized.
         biases = [number for number, site in enumerate(model.sites) if site.kind == "bias"]
         off = [*model.requantizable_weights, *biases]
         outputs = Outputs(self._run(model.float_at_sites(off)))
-        # By the outputs, because two different errors can have the same size.
+        # Compare outputs with outputs, because different errors can have equal metrics.
         exact_value, again_value = (
             RmsRatio()(
                 Outputs(self._run(model.float_at_sites(off, requantizes=requantizes), plain=True)),

@@ -145,7 +145,7 @@ def _measure_weights(case: Case, pair: ModelPair, *, is_settled: bool) -> list[_
     """Return the weights that lose most, the wrong ones first."""
     parts = open_node_weights(case.model.proto, pair.reference.proto)
     measure = partial(_measure_part, is_settled=is_settled)
-    measured = chain.from_iterable(map(measure, parts))  # Holds one part at a time.
+    measured = chain.from_iterable(map(measure, parts))  # Loads one part at a time.
     return sorted(measured, key=lambda one: (one.culprit is None, -one.loss.loss))
 
 

@@ -78,8 +78,8 @@ def find_repair(
     suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
     with case.record_step(titles.WRONG_PARAMETERS) as notes:
         tried: dict[tuple[int, ...], tuple[float, float]] = {}
-        # Where a part that is lost anyway hides what a repair does to the others, the rms of
-        # everything shows it.
+        # A metric of the worst part can hide a repair of other parts, so the RMS ratio of all
+        # outputs is also measured.
         rms_ratio = RmsRatio()
         by_metric, target = True, runs.goal.within
 
@@ -112,7 +112,8 @@ def find_repair(
                 suspects = list(numbers)
                 break
         else:
-            # Some of them may be intended by the quantizer, and become worse with other values.
+            # The quantizer may have chosen some parameters on purpose, so correcting all of them
+            # can make the result worse.
             by_metric, limit = True, max(reduce_metric(before), target)
             single = {
                 number: remaining_loss([number])

@@ -62,7 +62,7 @@ class GoalRuns:
         names = [name for name in expected_outputs if all(name in value for value in values)]
         outputs = Outputs([{name: value[name] for name in names} for value in values])
         is_given = metric is self.goal.metric
-        if is_given:  # The function may change its arrays.
+        if is_given:  # A user's function may change its arguments.
             outputs, expected_outputs = (
                 _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
             )

@@ -72,7 +72,8 @@ def _load_switches(
 ) -> tuple[str, Callable[[Feed], Values]]:
     """Return the name of the switch input, and the loaded model with switches, in the form with
     less computation if the backend supports it."""
-    # A backend with a lower precision chooses by the graph what to round, and sees less through If.
+    # A backend that lowers precision chooses nodes by the graph, and nodes inside If hide their
+    # neighbors.
     is_lazy = getattr(party, "lowers_to", None) is None
     proto = model.add_switches(requantizes=requantizes, is_lazy=is_lazy)
     *_, name = input_metadata(proto)
@@ -136,7 +137,8 @@ def expect_powers(
     for weight, (before, behind) in (
         model.requantizable_weights.items() if switches.requantizes else ()
     ):
-        # About as much as the weight itself loses, if the limit is reached.
+        # If there is no time to measure it, assume that quantizing again loses as much as the
+        # weight.
         power = powers[weight]
         if not is_over() and len(again) < most_again:
             both_loss = loss((before, behind[0])) ** 2

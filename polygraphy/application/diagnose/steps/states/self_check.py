@@ -314,7 +314,7 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Fault
     search = _TraceComparison(case, plan, at)
     judged = plan.roles.judged or ""
     if plan.is_decoder and at > 1:
-        # Later positions must not change earlier ones.
+        # In a causal model, later positions do not change earlier ones.
         start = first_part(shorter[judged], joined_values[judged])
         if start is not None and search.find_deviation(start, shorter[judged]):
             faulty = search.first_difference(joined_values, shorter, first_part)
@@ -415,10 +415,10 @@ class _TraceComparison:
         value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
-        if name not in joined_values:  # The model of the first step computes no such tensor.
+        if name not in joined_values:  # The model of the first step may lack this tensor.
             return None
         if value.shape == joined_values[name].shape and value.ndim < 2:
-            return None  # Lengths always differ.
+            return None  # Tensors with the length differ in every correct model.
         off = self._deviation(name, joined_values, other_values, part)
         return None if off is None else (maker, name, off)
 
@@ -453,7 +453,7 @@ class _TraceComparison:
             if changed:
                 return self._faulty_state(pair, changed[-1:])
             if pair.input not in direct:
-                continue  # The node reads the next state, at the position of the last one.
+                continue  # The node reads the updated state instead of the previous one.
             moves = [pair for pair in path if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._faulty_state(pair, moves[:1])
