@@ -149,7 +149,8 @@ class PolygraphySession:
             yield f"unused golden file: {self._relative_path(path)}"
         if self.updates and self.used:
             yield f"{len(self.used)} golden file{'s' * (len(self.used) != 1)} updated"
-        if self.report:  # Also without comparisons, to replace the page of an earlier session.
+        if self.report:
+            # Written even without comparisons, to replace the page of an earlier session.
             from polygraphy.assertions import write_report
 
             seconds = round(time.perf_counter() - self._start, 3)

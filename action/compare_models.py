@@ -121,7 +121,8 @@ class ModelComparison:
             return "removed", "The model exists only in the base."
         if not now.is_file():
             return "error", "The file is in the git index, but not in the checkout."
-        known = before is not None and os.path.lexists(before)  # A link may lead nowhere.
+        # `lexists`, because the file may be a broken link.
+        known = before is not None and os.path.lexists(before)
         files = [path for path in (now, before) if path is not None and path.is_file()]
         pointers = [path for path in files if is_pointer(path)]
         if pointers:
@@ -155,7 +156,7 @@ class ModelComparison:
         compares = bool(saved) or self._compares_backends()
         words = [
             f"./{name}" if name.startswith("-") else name
-        ]  # A leading dash would mark an option.
+        ]  # A name with a leading dash would be read as an option.
         words += [*self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
         for extension in _REPORTS:
@@ -185,7 +186,8 @@ class ModelComparison:
     def _report_stem(self, name: str) -> str:
         """Return the path of a model's reports, without extension; older reports are removed."""
         stem = name.replace("/", "__")
-        while stem.casefold() in self._stems:  # a/b.onnx and a__b.onnx
+        while stem.casefold() in self._stems:
+            # Different paths can have the same name, such as a/b.onnx and a__b.onnx.
             stem += "_"
         self._stems.add(stem.casefold())
         for extension in _REPORTS:

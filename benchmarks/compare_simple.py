@@ -89,7 +89,7 @@ def spoil(kind: str, a: Array, b: Array) -> None:
         a[np.random.default_rng(1).random(a.size, dtype=np.float32) < 0.3] = np.nan
 
 
-# -- floors ------------------------------------------------------------------------------------
+# -- Lower limits: the same work in plain NumPy ------------------------------------------------
 
 
 def fused(a: Array, b: Array) -> float:
@@ -150,7 +150,7 @@ def dots(a: Array, b: Array) -> float:
     return float(a.dot(a) + b.dot(b) + a.dot(b))
 
 
-# -- what is measured --------------------------------------------------------------------------
+# -- Measurements -----------------------------------------------------------------------------
 
 
 def verdict(a: Array, b: Array, tolerance: float, threads: int) -> None:
@@ -240,7 +240,7 @@ def measure_small(pairs: int, repeats: int) -> Row:
         for a, b in operands:
             everything(a, b, 1e-3, 1)
 
-    # The floor is a figure here: a tenth of a millisecond for each pair.
+    # The lower limit is a constant: a tenth of a millisecond for each pair.
     return Row(f"{pairs} pairs of 100", timed(work, repeats), pairs * 1e-4, 1.2, math.nan)
 
 

@@ -49,7 +49,8 @@ def small_model() -> onnx.ModelProto:
     graph = model.graph
     graph.value_info.add().CopyFrom(values[0])
     graph.quantization_annotation.add(tensor_name="later")
-    unknown = b"\xfa\x3f\x03new"  # Field 1023, which no standard has yet.
+    # An unknown field, with the number 1023, which the ONNX format does not use.
+    unknown = b"\xfa\x3f\x03new"
     graph.node[0].MergeFromString(unknown)
     model.MergeFromString(unknown)
     return model

@@ -68,7 +68,8 @@ def save_layers(path: Path, size: int, layers: int, *, external: bool) -> None:
     """Save a stack of matrix products; the weights of all layers are of random numbers."""
     rng = np.random.RandomState(0)
     array = rng.rand(size, size).astype(np.float32)
-    array[::2] = 0  # Two of four are zero, so that all groups have to be looked at.
+    # Two of four elements are zero, so that the search for 2:4 sparsity must check all groups.
+    array[::2] = 0
     made, weights, last = [], [], "x"
     for index in range(layers):
         tensor = numpy_helper.from_array(array, f"w{index}")
@@ -123,7 +124,8 @@ def main() -> None:
             Path(folder) / f"{n}.onnx" for n in ("chain", "large", "embedded")
         )
         layers = max(1, int(GIB_OF_WEIGHTS * 2**30 / (4 * 4096 * 4096)))
-        # In a process of its own: the memory of this one would count for those that it starts.
+        # Build models in a separate process, because measured processes inherit the peak memory of
+        # this one.
         building = multiprocessing.get_context("fork").Process(
             target=save_all, args=(chain, large, embedded, layers)
         )

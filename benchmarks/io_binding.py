@@ -150,7 +150,7 @@ def main() -> None:
     """Measure every case in every way, and print a table."""
     print("| case | way | ms | of `run` | MiB |")
     print("| --- | --- | ---: | ---: | ---: |")
-    # First, because a process starts with the peak of the one that starts it.
+    # Measure memory first, because new processes inherit the peak memory of this one.
     extra = {(case, way): peak_elsewhere(case, way) for case in CASES for way in WAYS}
     for case in CASES:
         taken = median_milliseconds(case)

@@ -26,7 +26,8 @@ MEGABYTES = int(os.environ.get("POLYGRAPHY_BENCHMARK_MB", "1000"))
 RUNS = int(os.environ.get("POLYGRAPHY_BENCHMARK_RUNS", "3"))
 SMALL_ARRAYS = 10_000
 
-# Each program runs in a process of its own and prints seconds, and memory before it, in bytes.
+# Each program runs in a separate process, and prints the seconds, and its memory before the
+# measurement in bytes.
 PROGRAM = """
 import os, time
 import numpy as np
@@ -108,7 +109,8 @@ def measured(case: Case, label: str, folder: Path) -> Taken:
         megabytes=MEGABYTES, many=SMALL_ARRAYS, prepare=case.prepare, act=case.act
     )
     environment = dict(os.environ)
-    if case.python != sys.executable:  # What leads to our package would hide the other.
+    if case.python != sys.executable:
+        # The variable would make the other interpreter import this package instead of its own.
         environment.pop("PYTHONPATH", None)
     with subprocess.Popen(
         [case.python, "-c", program], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True

@@ -49,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = Path(folder, "results.safetensors"), Path(folder, "results.npz")
 
-        def savez() -> None:  # Whole or not at all, as ours.
+        def savez() -> None:  # Write to a temporary file first, as `polygraphy` does.
             part = Path(folder, "part.npz")
             np.savez(part, **outputs)
             synced(part)

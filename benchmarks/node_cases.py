@@ -287,7 +287,8 @@ def _in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
             outputs = [found[value.name] for value in model.graph.output]
     except PolygraphyException as error:
         return f"{REFUSES}: {_line(error)}"
-    except Exception as error:  # What is no array, or an output that it does not have.
+    except Exception as error:
+        # The backend returned a value that is not an array, or lacks an output.
         return f"{REFUSES}: {type(error).__name__}"
     against = _difference(outputs, [_array(value) for value in case.data_sets[0][1]], case)
     return f"{DIFFERS}: {against}" if against else AGREES
@@ -314,7 +315,7 @@ def _difference(found: list[Any], wanted: list[Any], case: Any) -> str:
                 return f"output {place}: other texts"
             continue
         left, right = (value.astype(np.complex128) for value in (one, other))
-        # The sums of float32 that a transform adds up are as exact as its largest element.
+        # The absolute error of a sum in float32 depends on its largest element.
         largest = np.abs(right[np.isfinite(right)]).max(initial=0)
         rounding = {"bfloat16": 8e-3, "float16": 2e-3}.get(one.dtype.name, 1e-5)
         atol = max(case.atol, rounding * largest)

@@ -103,7 +103,9 @@ def main() -> None:
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         paths = list(words.models)
-        if not paths:  # Made in another process: a child begins with the memory of its parent.
+        if not paths:
+            # Create models in another process, because measured processes inherit the peak memory
+            # of this one.
             subprocess.run([sys.executable, "-c", MODELS, folder], check=True)
             paths = [f"{folder}/convolutions.onnx", f"{folder}/products.onnx"]
         for path in paths:

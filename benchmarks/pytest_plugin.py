@@ -36,7 +36,7 @@ def main() -> None:
             tests = "".join(f"def test_{n}():\n    pass\n\n\n" for n in range(count))
             (folder / "test_empty.py").write_text(tests)
             found: dict[bool, list[float]] = {True: [], False: []}
-            for _ in range(args.rounds + 1):  # The first fills caches of bytecode.
+            for _ in range(args.rounds + 1):  # The first round fills the caches of bytecode.
                 for has_plugin, took in found.items():
                     without = [] if has_plugin else ["-p", "no:polygraphy"]
                     took.append(processor_seconds([*pytest, *without], folder))

@@ -209,7 +209,8 @@ def _measured(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
 def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> str:
     """Return the line of the table about a row."""
     model = folder / "model.onnx"
-    # In a process of its own: what is started next counts the memory of this one as its own.
+    # Create models in a separate process, because measured processes inherit the peak memory of
+    # this one.
     maker = multiprocessing.get_context("fork").Process(target=row.make, args=(model,))
     maker.start()
     maker.join()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The feature of a file is that of the longest prefix of its path, with or without a folder's end.
+# Features by prefix of a path. The longest prefix counts, and can end within a name.
 FEATURES = {
     "diagnose": (
         "application/diagnose",

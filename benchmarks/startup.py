@@ -49,7 +49,7 @@ def compile_packages(python: Path) -> None:
     """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     folder = subprocess.run([str(python), "-c", where], check=True, capture_output=True, text=True)
-    # Fails where a package ships files for other versions of Python.
+    # Errors are ignored, because some packages contain files for other versions of Python.
     subprocess.run([str(python), "-m", "compileall", "-qq", folder.stdout.strip()], check=False)
 
 

@@ -172,7 +172,7 @@ class TimedRunner(OnnxrtRunner):
     """A runner that adds up what it takes of the processor."""
 
     seconds = 0.0
-    # A class that infers in its own way has to promise these again; else arrays are copied.
+    # Classes that override inference must declare these again; otherwise arrays are copied.
     outputs_are_fresh = OnnxrtRunner.outputs_are_fresh
     leaves_inputs_alone = OnnxrtRunner.leaves_inputs_alone
 

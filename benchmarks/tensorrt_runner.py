@@ -40,7 +40,7 @@ ARRAYS = 8
 MICROSECONDS_OVER_RAW = 8.0
 TIMES_ROUND_TRIP = 1.5
 TIMES_GRAPH = 1.05
-LARGE = 4 << 20  # Bytes of input from which copies, not calls, are what takes time.
+LARGE = 4 << 20  # Size of the input in bytes from which copies take longer than calls.
 TIMES_LARGE_ROUND_TRIP = 1.03
 TIMES_LARGE_REUSED = 0.85
 
@@ -80,7 +80,7 @@ def built(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> 
     tail = shape[1:]
     profile.set_shape(network.get_input(0).name, (1, *tail), shape, (largest, *tail))
     config.add_optimization_profile(profile)
-    if hasattr(trt.PreviewFeature, "PROFILE_SHARING_0806"):  # Later versions always do.
+    if hasattr(trt.PreviewFeature, "PROFILE_SHARING_0806"):  # Later versions always share profiles.
         config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
     plan = builder.build_serialized_network(network, config)
     if plan is None:
@@ -99,7 +99,7 @@ def parsed(path: str) -> Callable[[Any], None]:
     return fill
 
 
-_runtimes: list[Any] = []  # An engine does not keep the runtime that it comes from.
+_runtimes: list[Any] = []  # Keep runtimes, because engines do not keep their runtime alive.
 
 
 def loaded(plan: Any, lean_library: str | None) -> Any:
@@ -125,7 +125,8 @@ class Raw:
         self.context.set_input_shape(self.input, data.shape)
         shape = tuple(self.context.get_tensor_shape(self.output))
         self.graph: Any = None
-        # Arrays of its own, which no runner pins; as many as a runner gets, for the same caches.
+        # Use separate arrays, which no runner pins. Their number is the same as for a runner, so
+        # that caches have the same effect.
         self.arrays = [data + number for number in range(ARRAYS)]
         self.turn = 0
         self.back = np.zeros(shape, np.float32)
@@ -193,7 +194,7 @@ def measured(works: dict[str, Work], calls: int) -> dict[str, float]:
 def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) -> list[str]:
     """Measure one network; return which targets are missed."""
     data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
-    # Engines of their own: not every TensorRT lets two contexts use one profile.
+    # Use separate engines, because some versions of TensorRT allow only one context per profile.
     raw = Raw(make_engine(), data)
     works: dict[str, Work] = {"raw": raw.run, "round trip": raw.round_trip}
     replay = raw.replay()
@@ -281,7 +282,7 @@ def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[in
 
 
 def check(outputs: dict[str, Any], raw: Raw) -> None:
-    raw.turn = ARRAYS - 1  # The next array is the first, to which nothing was added.
+    raw.turn = ARRAYS - 1  # Continue with the first array, to which nothing was added.
     raw.round_trip()
     (output,) = outputs.values()
     np.testing.assert_allclose(output, raw.back, rtol=1e-3, atol=1e-3)

@@ -29,7 +29,7 @@ RUN = ("run", "digits.onnx", "--onnxrt", "--onnx")
 DIAGNOSE = ("diagnose", "digits_changed.onnx", "--onnxrt", "--reference", "digits.onnx")
 BUDGET = ("--memory-budget", "123456789")
 
-# What the table holds: a command, and the word of it that is marked.
+# Rows of the table: a command, and its word in bold.
 WALKS: tuple[tuple[tuple[str, ...], str | None], ...] = (
     (RUN, None),
     ((*RUN, "--gen-script", "-"), None),
@@ -42,8 +42,8 @@ WALKS: tuple[tuple[tuple[str, ...], str | None], ...] = (
     ((*DIAGNOSE, *BUDGET), BUDGET[1]),
 )
 
-_FUNCTION = 0x1  # CO_OPTIMIZED, which bodies of classes and modules are not.
-_STARS = 0x4, 0x8  # CO_VARARGS and CO_VARKEYWORDS: one more argument each.
+_FUNCTION = 0x1  # The flag CO_OPTIMIZED, which bodies of classes and modules lack.
+_STARS = 0x4, 0x8  # The flags CO_VARARGS and CO_VARKEYWORDS, with one more argument each.
 
 
 class Mark:
@@ -86,7 +86,8 @@ class Walk:
     def __init__(self, folder: str, mark: Mark | None) -> None:
         self.folder = folder
         self.mark = mark
-        self.entered: dict[int, CodeType] = {}  # Not a set: code that reads the same is equal.
+        # Keys are identities, because code objects with the same content are equal.
+        self.entered: dict[int, CodeType] = {}
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
@@ -117,7 +118,7 @@ def trace(output: str, word: str, words: list[str]) -> None:
         from polygraphy.cli.main import main as command
 
         command()
-    finally:  # A command exits by itself.
+    finally:  # The command raises SystemExit.
         sys.setprofile(None)
         names = sorted((code.co_filename, code.co_qualname) for code in walk.entered.values())
         Path(output).write_text(json.dumps(names), encoding="utf-8")

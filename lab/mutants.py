@@ -388,8 +388,8 @@ class Side:
         except Empty:
             tree = self.commit.folder / f"job-{next(self._numbers)}"
             shutil.rmtree(tree, ignore_errors=True)
-            # With the times of its files, so that bytecode remains valid; not in this process,
-            # where copies of many threads would wait for each other.
+            # `cp -p` keeps file times, so that bytecode remains valid. It runs in a separate
+            # process, because copies by several threads would block each other.
             subprocess.run(["cp", "-Rp", self._clean, tree], check=True)
         try:
             yield tree
@@ -463,7 +463,8 @@ def _try(
     start = time.monotonic()
     try:
         path.write_text(mutant.apply_to(original), encoding="utf-8")
-        # Bytecode is recognized by the second in which its source was written: each has its own.
+        # Python detects outdated bytecode by the file time in seconds, so each mutant gets a
+        # different time.
         stamp = int(times.st_mtime) + 1000 + mutant.line * 1000 + mutant.column
         os.utime(path, (stamp, stamp))
         code, output = _run_tests(tests[: settings.limit], tree, settings.timeout, "-x")
@@ -568,7 +569,7 @@ def _environment(tree: Path) -> dict[str, str]:
 def _json_lines(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in sorted(paths):
         for line in path.read_text(encoding="utf-8").splitlines():
-            # A process that was killed wrote half of its last line.
+            # A killed process may have written only a part of its last line.
             with suppress(json.JSONDecodeError):
                 yield json.loads(line)
 

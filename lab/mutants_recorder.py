@@ -25,7 +25,9 @@ ROOT = "MUTANTS_ROOT"
 LINES = "lines.txt"
 """The name of the file of the lines in the folder of the records: ``12 path/of/file.py``."""
 
-_TOOL = 4  # Debuggers, coverage, profilers and optimizers have the other numbers.
+# A free tool number of `sys.monitoring`: others belong to debuggers, coverage tools, profilers and
+# optimizers.
+_TOOL = 4
 
 
 class _Recorder:
@@ -88,7 +90,7 @@ def _read_lines(path: str, root: str) -> dict[str, dict[int, str]]:
 
 
 def _append(path: str, **row: Any) -> None:
-    import json  # Not every command that a test starts imports it, or reaches a line.
+    import json  # Imported here, because many commands in tests do not need it.
 
     text = json.dumps({k: sorted(v) if isinstance(v, set) else v for k, v in row.items()})
     with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
@@ -119,7 +121,7 @@ def _install() -> _Recorder:
 RECORDER = _install() if FOLDER in os.environ and hasattr(sys, "monitoring") else None
 
 
-# As a plugin of pytest (-p sitecustomize): the records of each test, its outcome and its seconds.
+# Hooks of a pytest plugin (-p sitecustomize), which record each test, its outcome and its seconds.
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
@@ -130,7 +132,8 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Write down how a test ended, in the process that ran it."""
-    if RECORDER and not hasattr(report, "node"):  # That one was sent by a worker.
+    if RECORDER and not hasattr(report, "node"):
+        # A report with this attribute was sent by a worker, which has already recorded it.
         _append(
             f"{os.environ[FOLDER]}/ends-{os.getpid()}.jsonl",
             test=report.nodeid,

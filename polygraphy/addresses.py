@@ -79,7 +79,7 @@ class _Alias:
 
 def _forward_attribute(target: Any, name: str) -> Any:
     """Return an attribute of the target; raise AttributeError for special names."""
-    if name.startswith("__"):  # What the import system asks of a module.
+    if name.startswith("__"):  # Special names that the import system looks up in a module.
         raise AttributeError(name)
     return getattr(target, name)
 

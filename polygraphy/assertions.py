@@ -582,7 +582,7 @@ def _difference_error(
         session = _session()
         verdict, layer = _first_layer(diagnosis, _BUDGET if session is None else session.budget)
         if saved is not None and verdict == VERDICTS[_INCONCLUSIVE]:
-            # The same diagnosis would give the same answer.
+            # Running the same diagnosis again would not help.
             lines += _lines_on_older_model(path, saved) if saved.older_model_command else layer
         else:
             lines += [*layer, f"  next      {diagnosis}"]

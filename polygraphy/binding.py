@@ -59,7 +59,7 @@ def port(declared: F) -> F:
         """Return the result of the bound function."""
         return resolve(call_bound)(*arguments, **named)  # type: ignore[arg-type]
 
-    # Models that are not described yet are pickled with it, for the processes of runners.
+    # Loaders that are sent to other processes pickle this function by its name.
     call_bound.__module__, call_bound.__qualname__ = declared.__module__, declared.__qualname__
     call_bound.__name__, call_bound.__doc__ = declared.__name__, declared.__doc__
     return call_bound  # type: ignore[return-value]

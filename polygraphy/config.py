@@ -30,7 +30,7 @@ PROBLEMS: list[str] = []
 
 
 def _note_ignored(variable: str, expected: str, default: object) -> None:
-    # An error raised here, at import, cannot be caught: a bad value costs a line, not a traceback.
+    # Callers cannot catch an error at import, so log a line instead of raising one.
     """Record that the value of an environment variable is invalid and ignored."""
     PROBLEMS.append(
         f"{variable}={os.environ[variable]!r} in the environment is ignored: "

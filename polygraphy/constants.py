@@ -45,7 +45,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         """Return a constant, computed on first use."""
-        # What `config` says at the moment, because a program may change that.
+        # Read `config` on each access, because a program may change it.
         if name not in _SETTINGS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from polygraphy import config

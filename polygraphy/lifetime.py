@@ -44,7 +44,7 @@ def make_follower(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         """Ask the kernel to end this process with its parent."""
         library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # It has already ended.
+        if os.getppid() != parent:  # The parent has already ended.
             os._exit(1)
 
     return prepare
@@ -93,7 +93,8 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
     if not hasattr(os, "killpg"):
         return subprocess.Popen(command, **options)
     watcher = _open_watcher()
-    report = None if watcher == _NO_WATCHER else os.dup(watcher)  # A fork closes the other one.
+    # A duplicate, because a fork closes the original.
+    report = None if watcher == _NO_WATCHER else os.dup(watcher)
     # The system counts the thread as the parent: other threads may end before their commands.
     is_main = threading.current_thread() is threading.main_thread()
     follow = make_follower(os.getpid()) if is_main else None
@@ -158,7 +159,8 @@ def _start_watcher() -> int:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        shell.returncode = 0  # It outlives this process, so no process waits for it.
+        # The shell outlives this process, so prevent Python's warning about a running child.
+        shell.returncode = 0
     except OSError:
         os.close(writing)
         return _NO_WATCHER

@@ -73,8 +73,7 @@ def run(
     """
     signal.signal(signal.SIGTERM, end_program)
     remember_interrupts()
-    # While the interpreter ends, it would look for garbage among all that is still alive, several
-    # times over.
+    # Saves time: at its end, the interpreter would run the garbage collector several times.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 
@@ -217,7 +216,7 @@ def _run_with_banner(
     if code == EXIT_PASSED:
         return exit_code(lambda: close(code), listen)
     if code != EXIT_INTERRUPTED:
-        with suppress(OSError):  # It has already failed, perhaps for this reason.
+        with suppress(OSError):  # The program already failed, perhaps with the same error.
             close(code)
     return code
 
@@ -242,10 +241,10 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
         reason = f"A script ended the program with sys.exit{place}, so there is no result."
         return _report_failure(UsageError(reason, hint="Raise an exception instead."), listen)
     except BrokenPipeError:
-        # The remaining output is discarded.
+        # Discard the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PASSED
-    except Exception as error:  # the boundary of the process: any error becomes one line
+    except Exception as error:  # At the end of the process, any error becomes one line.
         return _report_interruption(listen) if was_interrupted() else _report_failure(error, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 
@@ -255,7 +254,7 @@ def _script_that_ended(end: SystemExit) -> str:
     itself did."""
     from polygraphy.mod.scripts import is_raised_in_package, user_frame
 
-    # A program that another one runs ends with `run`, which calls sys.exit here.
+    # Generated programs end with `run`, which calls `sys.exit` in this module.
     place = "" if is_raised_in_package(end) else user_frame(end)
     program = os.path.basename(sys.argv[0])  # noqa: PTH119
     return "" if place.startswith(f" ({program},") else place

@@ -60,7 +60,7 @@ def count_interrupts() -> int:
 def defer_signals() -> Iterator[None]:
     """Return a context that delays ctrl-C and SIGTERM until its end; it must be short."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # No handler runs here.
+        yield  # Signal handlers run only in the main thread.
         return
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)

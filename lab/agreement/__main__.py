@@ -78,7 +78,7 @@ class Drawn:
         self.data = ("--load-inputs", "i.json")
         against = ["--reference", "healthy.onnx"] if self.oracle == "reference" else []
         against = against or ["--golden", "g.json"]
-        # A model in half precision has casts whose results were not saved.
+        # A model cast to half precision has additional tensors, which were not saved.
         partly = ["--allow-missing-outputs"] if mark else []
         runs = ["--onnxrt", "--load-outputs", "g.json", *mark, *partly]
         return runs, ["--onnxrt", *against]

@@ -84,7 +84,7 @@ class Suite:
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
                 model = exported(program, kind, self.folder)
-        except Exception as error:  # Exporters raise anything.
+        except Exception as error:  # Exporters can raise anything.
             self.said(f"{name:40} not exported: {type(error).__name__} {str(error)[:80]!r}")
             return None
         with torch.no_grad():
@@ -116,7 +116,7 @@ class Suite:
             name = f"{program.name}-{kind}-{fault.name}"
             try:
                 is_seen = off(outputs(fault.model, feed), right) > 1e-2
-            except Exception:  # Not every change makes a model.
+            except Exception:  # Some changes make the model invalid.
                 continue
             if not is_seen:
                 continue
@@ -151,7 +151,7 @@ class Suite:
             right = code == 0 and not culprits
         else:
             named = wrong in ops or any(wrong in one["nodes"] for one in culprits)
-            # A fault is planted into the file, which is no export of the program then.
+            # If the fault was planted into the file, the file is at fault, not the exporter.
             party = "model file" if group == "planted" else "exporter"
             right = len(culprits) == 1 and culprits[0]["party"] == party and named
             right = right and (not causes or culprits[0]["cause"] in causes)

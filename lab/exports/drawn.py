@@ -161,7 +161,7 @@ def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
             lines += [f"        {line}" for line in FROZEN[kind]]
             own = range(len(lines) - len(FROZEN[kind]) + 1, len(lines) + 1)
         activation = rng.choice(_ACTIVATIONS)
-        if own and kind == "return":  # What follows is its other branch.
+        if own and kind == "return":  # The next two lines are the other branch of this condition.
             own = range(own.start, own.stop + 2)
         lines.append(f"        x = {activation}(self.layers[{number}](x))")
         if number == 0:
@@ -200,7 +200,7 @@ def other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
         party = "" if name == "healthy" else "model file"
         original = write(place, text)
         if party and not is_seen(place / f"{name}.onnx", original, data):
-            continue  # The drawn program does not use what was changed.
+            continue  # The generated program does not use the changed part.
         yield Drawn(
             f"{kind}: {name}, dynamo={is_dynamo}", diagnosed_words(place, name, data), party
         )
@@ -232,7 +232,7 @@ def is_seen(path: Path, net: Any, data: Any) -> bool:
 
     try:
         [made] = onnxruntime.InferenceSession(str(path)).run(None, {"data": data.numpy()})
-    except Exception:  # It was exported for another size.
+    except Exception:  # The model was exported for a different size.
         return True
     right = net(data).detach().numpy()
     return bool(made.shape != right.shape or np.abs(made - right).max() > 1e-3)

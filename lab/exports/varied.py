@@ -265,7 +265,8 @@ def varied(place: Path, host_name: str, kind: str, rng: np.random.Generator) -> 
         return
     program = _text(host, lines)
     foreign = _text(host, EDITED[kind](lines)) if kind in EDITED else program
-    if kind in EDITED and rng.random() < 0.5:  # The file has less, or other, than the program.
+    if kind in EDITED and rng.random() < 0.5:
+        # Exchange both, so that the file lacks the edit, not the program.
         program, foreign = foreign, program
     for name in ("healthy", "other"):
         net = write(place, foreign if name == "other" else program)
@@ -281,7 +282,7 @@ def varied(place: Path, host_name: str, kind: str, rng: np.random.Generator) -> 
                 del options["training"]
         try:
             export(net, data, place / f"{name}.onnx", **options)
-        except Exception:  # Exporters raise anything.
+        except Exception:  # Exporters can raise anything.
             return
         original = write(place, program)
         words = diagnosed_words(place, name, data)
@@ -314,7 +315,7 @@ def _sized(place: Path, host: Host, kind: str, rng: np.random.Generator) -> Iter
         net = write(place, text)
         try:
             export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
-        except Exception:  # Exporters raise anything.
+        except Exception:  # Exporters can raise anything.
             return
         words = diagnosed_words(place, name, data)
         if name == "healthy":

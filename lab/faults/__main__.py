@@ -54,7 +54,8 @@ def draw(given: argparse.Namespace, folder: Path) -> list[Case]:
     """Return the cases that the options name, written into the folder."""
     cases: list[Case] = []
     planted: list[Case] = []
-    before = 1 if given.kind else given.take  # Of a kind, every N-th is taken afterwards.
+    # With --kind, every N-th case of that kind is selected later.
+    before = 1 if given.kind else given.take
     if given.only != "planted" and not given.ways:
         parties = [given.party] if given.party else [*RUN]
         cases += real_cases(folder, given.seed, *REAL, parties)

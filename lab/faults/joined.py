@@ -134,7 +134,7 @@ def quantized_together(model: onnx.ModelProto, rng: np.random.Generator) -> Plan
             helper.make_node("DequantizeLinear", ["stored", *names], ["output"], "dq_output"),
         ]
     )
-    # Beside saved results, nothing is known between the tensor before and the output.
+    # Saved results contain no tensor between the input of the pair and the output.
     causes = ("quantization", "changed", "structure")
     return Planted(("q_output", "dq_output"), causes, beside=(maker.name, "exact"))
 

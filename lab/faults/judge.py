@@ -109,7 +109,7 @@ def _mends(folder: Path, case: Case, command: str) -> bool:
     beside what it was.
     """
     if not command.startswith("polygraphy "):
-        return True  # Another release, which was tried.
+        return True  # The remedy is another release, which the diagnosis has already tried.
     fresh = folder.with_name(f"{folder.name}-fix")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(folder, fresh)
@@ -149,7 +149,8 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
     matched = [_match(culprit, found) for culprit in case.culprits]
     pairs = list(zip(case.culprits, matched))
     allowed = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
-    if any(not culprit.nodes for culprit in case.culprits):  # Any node is right, but only one.
+    if any(not culprit.nodes for culprit in case.culprits):
+        # The case names no node, so any single culprit is correct.
         innocent = len(found) == 1
     else:
         innocent = all(_nodes(one) <= allowed for one in found)

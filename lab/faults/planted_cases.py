@@ -127,7 +127,7 @@ def _both(
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
-        # A changed bound may make a tensor of many gigabytes.
+        # Limit memory, because a changed bound can create a tensor of many gigabytes.
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
 
@@ -178,7 +178,7 @@ def _case(
 
 
 def _culprit(found: Planted) -> Culprit:
-    # A node that makes NaN is right as a cause wherever it is the one: a variance may be negative.
+    # The cause "nan" is also correct: a fault can, for example, make a variance negative.
     return Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
 
 
@@ -285,7 +285,8 @@ def _planted(
         return None
     faulty, found = made
     place = _place(folder, number)
-    if any(node.op_type == "If" for node in healthy.graph.node):  # Other data may take other ways.
+    if any(node.op_type == "If" for node in healthy.graph.node):
+        # With other data, the model may take a different branch.
         save_json([data], str(place / "inputs.json"))
         options = ("--load-inputs", "inputs.json")
     try:
@@ -385,9 +386,9 @@ def _invalid_case(
 ) -> Case | None:
     place = _place(folder, number)
     onnx.save(made, place / "model.onnx")
-    if _is_run(place / "model.onnx"):  # It is lenient there.
+    if _is_run(place / "model.onnx"):  # ONNX Runtime accepts this invalid model.
         return None
-    # What fixes a declaration is judged beside another backend.
+    # A wrong declaration only shows in comparison with another backend.
     words = ("--onnx",) if kind == "invalid: declared" or rng.random() < 0.5 else ()
     return _case(place, kind, words, (Culprit((node,), (), ("model",), _OF_INVALID),))
 
@@ -464,7 +465,7 @@ def narrow(kind: str) -> Callable[[Net, str], str]:
                 squared = net.same("Mul", small, small)
             made = net.same("Mul", net.same("Sqrt", squared), net.constant(5e3))
             return net.same("Add", t, made)
-        # A row of zeros is divided by its own spread, which the epsilon alone keeps from zero.
+        # Divide a row of zeros by its standard deviation, which is zero without the epsilon.
         zeros = net.same("Mul", t, net.constant(0.0))
         with net.culprit():
             variance = net.same("Add", net.same("Mul", zeros, zeros), net.constant(1e-9))
@@ -500,7 +501,7 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
     if way == "reference":
         onnx.save(model, place / "reference.onnx")
         onnx.save(half(model), place / "model.onnx")
-        # ONNX Runtime computes in float32 on the CPU, and loses nothing of it.
+        # On the CPU, ONNX Runtime computes in float32, and loses no precision.
         title, options = "with its fp32", ("--onnx", "--reference", "reference.onnx")
     else:
         onnx.save(model, place / "model.onnx")

@@ -104,7 +104,7 @@ def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | No
         return None
     weight, readers = drawn
     replace(weight, numpy_helper.to_array(weight).T)
-    # What Gemm makes of it is what another transB makes of the weight itself.
+    # In a Gemm, a different `transB` has the same effect as a transposed weight.
     causes = ("weight", "attribute") if readers[0].op_type == "Gemm" else ("weight",)
     return Planted(tuple(map(identity, readers)), causes)
 
@@ -211,7 +211,8 @@ def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     if not instead:
         del node.input[2]
         return Planted((identity(node),), ("structure",))
-    # Nothing is where the Add was: what made its input and what reads it stand beside it.
+    # The Add no longer exists, so accept its neighbors: the node that computes its input, and its
+    # readers.
     beside = [producers[instead]]
     for reader in model.graph.node:
         if node.output[0] in reader.input:
@@ -237,7 +238,7 @@ def quantization(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
         changed = (array * np.float32(rng.choice([0.4, 2.7]))).astype(array.dtype)
     else:
         changed = (array.astype(np.int64) + int(rng.choice([-40, 40]))).astype(array.dtype)
-    # Half of them change both sides of the pair, as a wrong calibration would.
+    # In half of the cases, change both nodes of the pair, as a wrong calibration would.
     both = rng.random() < 0.5
     readers = [n for n in model.graph.node if weight.name in n.input]
     if both or len(readers) == 1:

@@ -95,7 +95,7 @@ def _pad_average(net: Net, t: str) -> str:
         made = net.node(
             "AveragePool", padded, kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=0
         )
-    # Two wider and higher than what came: cut back.
+    # The result is larger by two in each direction, so crop it.
     made = net.node(
         "Slice",
         made,
@@ -138,7 +138,7 @@ def _pad_max(stride: int) -> Callable[[Net, str], str]:
     def build(net: Net, t: str) -> str:
         image = net.image(t)
         channels = net.shapes[image][1]
-        low = net.same("Sub", image, net.constant(1.5))  # mostly negative
+        low = net.same("Sub", image, net.constant(1.5))  # Mostly negative numbers.
         with net.culprit():
             made = net.node(
                 "MaxPool", _padded(net, low), kernel_shape=[3, 3], strides=[stride, stride]
@@ -276,7 +276,7 @@ def _rounded_sum(net: Net, t: str) -> str:
         pair = (net.constant(scale), net.constant(128, np.uint8))
         return str(net.node("QuantizeLinear", tensor, *pair)), pair
 
-    # A quarter of the sums lies half way between two steps.
+    # A quarter of the sums lies halfway between two steps.
     a, of_a = numbers(t, 0.03)
     b, of_b = numbers(net.same("Tanh", t), 0.02)
     with net.culprit():

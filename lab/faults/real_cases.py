@@ -106,7 +106,7 @@ def _right(fault: Fault) -> list[str]:
     """The releases after those that are wrong."""
     right = after(fault.last)
     if fault.name.startswith("MaxPool, SAME_UPPER"):
-        return []  # It is wrong first, and refused then.
+        return []  # Later releases reject this model, so none of them is correct.
     return right[-3:] if "ReduceL1" in fault.name else right[:3]
 
 
@@ -143,7 +143,8 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
 def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version: str) -> Culprit:
     """What is to be found; OpenVINO, whose graph shows it, may run the whole pattern as one."""
     core = [net.identity(node) for node in net.core]
-    if version == _IGNORES_AXES:  # The host has such nodes, too, and one is refused for them.
+    if version == _IGNORES_AXES:
+        # The host also contains such nodes, and the backend rejects one of them.
         core += [
             net.identity(node)
             for node in net.nodes

@@ -33,7 +33,7 @@ def table(scores: Sequence[Score]) -> str:
     for group in dict.fromkeys(score.case.group for score in scores):
         for faulty in (True, False):
             held = [s for s in scores if s.case.group == group and bool(s.case.culprits) == faulty]
-            # Counted apart: it is not wrong to say that outputs alone do not tell.
+            # Counted separately, because outputs alone can be insufficient for an answer.
             vague = [score for score in held if score.abstains]
             held = [score for score in held if not score.abstains]
             if held:

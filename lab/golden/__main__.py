@@ -110,7 +110,7 @@ def _agree(case: Case) -> bool:
     evaluator = _WrappedEvaluator(case.right).with_nodes(lambda node, version, run: run)
     try:
         made = dict(evaluator(case.feed))
-    except BackendError:  # The evaluator does not have every form of an operator.
+    except BackendError:  # The reference evaluator does not support every form of an operator.
         return False
     right = OnnxrtParty().load(case.right)(case.feed)
     pairs = [(np.asarray(made[name], np.float64), right[name]) for name in right]

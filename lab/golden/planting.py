@@ -96,7 +96,7 @@ def two(node: Node, rng: Draw) -> Fault | None:
 def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
     array = np.array(value)
     factor = np.float32(rng.choice([0.5, 1.5, 3.0]))
-    # A product of all of a weight by a number may as well be that of an attribute.
+    # An attribute can have the same effect as multiplying all elements of a weight.
     yield Fault(
         "weight scaled",
         _weight(node, name, array * factor),

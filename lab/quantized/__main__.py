@@ -160,7 +160,9 @@ def searched(case: Case) -> list[dict[str, Any]]:
         }
         kept, seconds = diagnosed(case, target, rms_ratio)
         if any(one["cause"] in ("rewrite", "saturation") for one in kept.culprits):
-            continue  # A rewrite of ONNX Runtime, or this CPU, is why: no node has to go.
+            # The loss comes from a rewrite of ONNX Runtime, or from this CPU, so no node must be
+            # excluded.
+            continue
         ours = [one for one in kept.culprits if one["cause"] == "quantization"]
         tried = [one["runs"] for one in ours[0]["facts"] if "runs" in one] if ours else []
         row["ours"] = (

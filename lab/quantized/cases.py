@@ -86,7 +86,9 @@ def quantize_all(
     calibration sees other data.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[tuple[str, str], list[str]] = {}  # ModelOpt changes ONNX Runtime's quantizer.
+    # Jobs by interpreter and quantizer: a separate process for each, because ModelOpt changes ONNX
+    # Runtime's quantizer.
+    lines: dict[tuple[str, str], list[str]] = {}
     for host, name, kind, is_unlike in jobs:
         interpreter = interpreter_of(kind, interpreters)
         out = folder / f"{name}-{kind}{'-unlike' if is_unlike else ''}.onnx"
@@ -156,7 +158,9 @@ def healthy_cases(
         except Exception as error:
             print(f"{name}-{kind} does not run: {str(error)[:120]}")
             continue
-        if value:  # Some quantizers leave out what is too small.
+        if value:
+            # A loss of 0 means that the quantizer skipped the model, for example because it is too
+            # small.
             yield Case(f"{name}-{kind}", host, kind, model, value, value)
 
 
@@ -219,7 +223,7 @@ def unlike_cases(
                 model = onnx.load(str(path))
                 healthy = value_of(host, onnx.load(str(folder / f"{stem}-{kind}.onnx")))
                 if value_of(host, model) <= max(2 * healthy, 0.03):
-                    continue  # As for other faults: it must at least double what is lost.
+                    continue  # A fault must at least double the loss.
                 yield Case(
                     f"{stem}-{kind}-unlike",
                     host,

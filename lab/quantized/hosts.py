@@ -222,8 +222,6 @@ def encoder(seed: int) -> Host:
     scores = net.node("Div", net.node("MatMul", parts[0], parts[1]), root)
     mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), parts[2])
     mixed = net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), join)
-    # The products of two activations are MatMul, too, and have no weight.
-    net.counts["MatMul"] = net.counts["MatMul"]
     x = net.node("Add", "x", net.linear(mixed, size, size))
     inner = net.node("Gelu", net.linear(norm(x, 2), size, 2 * size))
     y = net.node("Add", x, net.linear(inner, 2 * size, size))

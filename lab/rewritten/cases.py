@@ -271,7 +271,7 @@ def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> H
     for way, rewrite in rewrites.items():
         if way not in ways:
             continue
-        made = in_child(rewrite, model)  # Tools fail in their own ways.
+        made = in_child(rewrite, model)  # Tools can raise anything.
         if made is not None and _differs(model, made):
             references[way] = made
     return Host(name, model, references, drawn(model, 1) if data is None else data)
@@ -287,7 +287,7 @@ def _is_same(host: Host, reference: onnx.ModelProto, most: float = SAME) -> bool
     feed = dict(zip((one.name for one in reference.graph.input), host.data.values()))
     try:
         right, made = outputs(host.model, host.data), outputs(reference, feed)
-    except Exception:  # One that ONNX Runtime does not run is no reference.
+    except Exception:  # A model that ONNX Runtime rejects cannot be the reference.
         return False
     return len(right) == len(made) and all(distance(a, b) < most for a, b in zip(made, right))
 

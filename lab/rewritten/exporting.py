@@ -22,7 +22,8 @@ def _encoder(layers: int) -> nn.Module:
     """Return transformer layers as wide as BERT, of 28 MB each."""
     layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
     encoder = nn.TransformerEncoder(layer, layers)
-    for parameter in encoder.parameters():  # Layers are copies of the first.
+    for parameter in encoder.parameters():
+        # All layers are copies of the first, so give each one different weights.
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter)
     return encoder
@@ -57,7 +58,7 @@ def pairs(
             continue
         try:
             made = {kind: _exported(program, kind, folder) for kind in KINDS}
-        except Exception:  # Exporters raise anything.
+        except Exception:  # Exporters can raise anything.
             continue
         _, args = program.make()
         for own, other in (KINDS, KINDS[::-1]):

@@ -124,7 +124,8 @@ def exchanged(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
         return None
     one, two = drawn
     nodes = [one, two]
-    if one.input[0] == two.input[0]:  # As well, their readers may have changed places.
+    if one.input[0] == two.input[0]:
+        # If both read the same input, exchanged readers have the same effect.
         nodes += [*_readers(model, one.output[0]), *_readers(model, two.output[0])]
     one.input[1], two.input[1] = two.input[1], one.input[1]
     return Planted(tuple(map(identity, nodes)), ("weight", "structure"))

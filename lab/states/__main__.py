@@ -59,7 +59,7 @@ def first_wrong_step(case: Case) -> int | None:
             session = sessions[feed.step.index == 0]
             names = [each.name for each in session.get_outputs()]
             values = dict(zip(names, session.run(None, dict(fed))))
-        except Exception:  # ONNX Runtime raises anything; a step that fails is wrong.
+        except Exception:  # ONNX Runtime can raise anything; a step that fails is incorrect.
             return feed.step.index
         memory.keep(feed, fed, values, "session")
         outputs.append(values["logits" if "logits" in values else names[0]][-1])
@@ -225,7 +225,7 @@ def main() -> int:
                 is_chosen = given.only in (group, "") or given.only in case.name
                 if is_chosen and number % given.parts == given.part:
                     judge(case)
-    finally:  # ctrl-C shows what was counted so far.
+    finally:  # Show the counts so far, also after Ctrl-C.
         suite.report()
     return 0
 

@@ -175,7 +175,7 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
         if fault.startswith("position"):
             net.blame(f"n_{places}")
         x = op("Add", [x, places], "x0")
-    if spec.blank_pads:  # What pads hold reaches nobody.
+    if spec.blank_pads:  # Clear padded positions, so that their values have no effect.
         own = op(
             "Slice",
             [
@@ -206,7 +206,7 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
             compare = "LessOrEqual"
         seen = op(compare, [columns, rows], "causal")
         if fault == "mask off by one" and in_decoding:
-            # In a step of one token, the last slot; the first token still sees itself.
+            # Hides the last slot in a step with one token, but the first token still sees itself.
             own = op("Equal", [op("Add", [columns, past], "shift"), rows], "first_only")
             seen = op("Or", [seen, own], "causal_off")
             net.blame("n_causal", "n_d_causal", "n_causal_off", "n_first_only", "n_seen")
@@ -228,7 +228,7 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
             seen = op("And", [seen, far], "seen_window")
         if spec.mask:
             mask = op("Cast", ["attention_mask"], "mask_bool", to=9)
-            if is_slots and has_past:  # Slots behind the text are not read.
+            if is_slots and has_past:  # The model does not read slots after the text.
                 room = op(
                     "Sub",
                     [

@@ -65,4 +65,4 @@ def _attended(q: Array, k: Array, v: Array, seen: Array) -> Array:
     return mixed.transpose(1, 0, 2).reshape(len(seen), -1)
 
 
-# The same as a graph.
+# The same decoder as an ONNX graph.

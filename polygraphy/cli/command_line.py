@@ -54,7 +54,8 @@ def command_words(command: str, *parts: Part) -> list[str]:
             try:
                 words = row.kind.unparse(path_word(value) if is_path else value)
                 if not isinstance(row.kind, OrderedFlags):
-                    words = row.kind.unparse(row.kind.parse(words))  # In the usual spelling.
+                    # Parse and unparse the words, so that they have the usual spelling.
+                    words = row.kind.unparse(row.kind.parse(words))
             except (BadValue, KeyError):  # KeyError: the command line has no such backend.
                 return []
             (arguments if row.is_positional else options).extend(

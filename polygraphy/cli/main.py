@@ -72,7 +72,7 @@ def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
         if name in values:
             values[name].append(value if equals else following)
     named = [realpath(word.rpartition("=")[2]) for word in words]
-    report = [  # What something else names too may be what is wrong.
+    report = [  # Skip a report path that another option also names, because that may be the error.
         path
         for path in values["--report"]
         if format_of_report(path) is not None and named.count(realpath(path)) == 1
@@ -149,7 +149,7 @@ def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
     if path is not None:
         return program.exit_code(lambda: save(source, path))
     program.before[:] = [lambda: check_read(values)]
-    # The program exits by itself; what comes back was raised before it could.
+    # A program ends the process itself, so an error here was raised before its end.
     return program.exit_code(lambda: execute(source, name))
 
 
@@ -208,7 +208,7 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
         before = remote_path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         before = ""
-    # In this case the file cannot be written either, which is reported there.
+    # Writing the file reports the error.
     except (OSError, ValueError):
         return
     if before not in (text, _regenerate_program(before)):
@@ -245,7 +245,7 @@ def _regenerate_program(program: str) -> str | None:
             return format_source(
                 command.render(parse(command, regenerated_program), quote_command(words))
             )
-    except Exception:  # The file was edited, so do not generate it again.
+    except Exception:  # The command in the file is not valid, so it was edited.
         return None
 
 
@@ -263,8 +263,8 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
     from polygraphy.cli.declare.errors import warn_of_idle_flags, were_mentioned
     from polygraphy.cli.declare.option import with_values
 
-    # All of them before any is rendered, which says things by itself. Code may use an option in
-    # another way: only for these is it worth rendering once more.
+    # Collect all suspects first, because rendering a program logs messages. The code may use an
+    # option elsewhere, so render again only for these.
     suspects = [
         (group, row)
         for group, row, _ in values.non_default_options
@@ -305,7 +305,7 @@ def _without_save_option(words: list[str]) -> list[str]:
 
 def _print_text(text: str) -> int:
     """Write a text to standard output, and return exit code 0."""
-    stream: TextIO | None = sys.stdout  # None if it was closed before the start.
+    stream: TextIO | None = sys.stdout  # The stream is None if it was closed before the start.
     if stream is not None:
         stream.write(text)
         stream.flush()

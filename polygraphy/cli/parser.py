@@ -68,7 +68,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     has_rest = any(isinstance(option.kind, Rest) for option in all_options)
     known_names, remaining_values = split_rest(words, all_options) if has_rest else (words, {})
     parser, advice_on = _build_parser(command.name, declared)
-    # Before argparse, which could take it for an abbreviation of an existing option.
+    # Check this before argparse, which could accept a removed option as an abbreviation.
     refused = [flag for word in known_names if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))

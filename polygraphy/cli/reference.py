@@ -127,7 +127,7 @@ def _page_of(description: Description) -> str:
         if title not in titles[:index]:
             lines += ["", f"## {title}"]
         lines.append("")
-        if explanation:  # It follows a colon in the help.
+        if explanation:  # In the help, the explanation follows a colon.
             lines += [_escape_text(explanation[0].upper() + explanation[1:]), ""]
         lines += _bullets(entries)
     return "\n".join((*lines, "", *_exit_code_lines())) + "\n"

@@ -60,7 +60,7 @@ __all__ = [
 ]
 if TYPE_CHECKING:
     __all__ += metrics.__all__
-else:  # The same names, available without NumPy.
+else:  # At run time, the same names are imported on first use, so that NumPy is not needed.
     __all__ += [name for metric in METRICS.values() for name in metric.published_names]
     __all__.sort()
 

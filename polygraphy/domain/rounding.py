@@ -339,9 +339,7 @@ def rounding_between(
         return None
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, compute_types)
-    if None not in compute_types:
-        # If both types are known, use the finer smallest number: values that only one side flushes
-        # to zero are an error.
+    if None not in compute_types:  # A value that one side flushes to 0 is an error.
         pairs = zip(arrays, compute_types)
         sides = [coarsest_type((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
@@ -651,8 +649,7 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
     rng = np.random.default_rng(seed)
     flat = array.reshape(-1)
     result = np.empty_like(flat)
-    # float32 represents every value of a narrower type.
-    kind = np.float64 if array.dtype == np.float64 else np.float32
+    kind = np.float64 if array.dtype == np.float64 else np.float32  # Holds narrower types.
     step = kind(epsilons * epsilon_of(array.dtype))
     bits = np.frombuffer(rng.bytes(flat.size // 8 + 1), np.uint8)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -59,7 +59,8 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
             return loaded if replacement is None else replacement
 
         update_wrapper(call_and_extend, function)
-        # It has the parameters of `extend_func`, not those of `function`, for `inspect`, too.
+        # Without this attribute, `inspect` shows the parameters of `call_and_extend`, not those of
+        # `function`.
         del call_and_extend.__wrapped__  # type: ignore[attr-defined]
         return call_and_extend
 
@@ -88,7 +89,8 @@ def _arguments(
     if loaded is None and most == 0:
         return []
     with_call = len(args) + len(kwargs) + len(values)
-    # All parameters filled, the call's arguments included, goes before leaving some at defaults.
+    # Prefer to fill all parameters, including those for the arguments of the call, to using
+    # defaults.
     if with_call != most and least <= len(values) <= most:
         return list(values)
     if least <= with_call <= most:
@@ -201,4 +203,4 @@ def _is_same(before: object, after: object) -> bool:
     try:
         return bool(before == after)
     except Exception:
-        return False  # Arrays, for example: two of them are not one value.
+        return False  # Some values, such as arrays, have no single result for `==`.

@@ -236,7 +236,7 @@ def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
         return obj
     try:
         obj.resize(tuple(shape), refcheck=False)
-    except ValueError:  # It does not own its memory.
+    except ValueError:  # This array does not own its memory.
         return np.empty(tuple(shape), obj.dtype)
     return obj
 

@@ -378,7 +378,8 @@ def try_match_shape(arr: Any, shape: Shape) -> Any:
     """Return an array in another shape: transposed if that fits, else reshaped; unchanged if the
     number of elements differs.
     """
-    from polygraphy.domain.data.loading import fit_shape  # NumPy is not needed for the others.
+    # Imported here, because the other functions do not need NumPy.
+    from polygraphy.domain.data.loading import fit_shape
 
     fitted = fit_shape(arr, shape)
     if fitted is None or fitted is arr:

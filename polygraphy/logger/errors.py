@@ -32,7 +32,7 @@ def import_exception_class(name: str) -> type[BaseException]:
 
 def mark_as_logged(error: BaseException) -> None:
     """Record that the log contains the message of `error`."""
-    # An exception always has a `__dict__`, even one whose class takes no attributes.
+    # Written to `__dict__`, because some exception classes reject new attributes.
     error.__dict__[_MARK] = True
 
 

@@ -157,7 +157,7 @@ class Logger:
     ) -> None:
         """Set severities and the form of lines."""
         self.logger_callbacks: list[Callable[[SeverityTable], object]] = []
-        # The first table is the configured one; each `verbosity` in force lays one over it.
+        # The first table is the configured one; each active `verbosity` context adds another.
         self._tables = [_Holder(SeverityTable(severity))]
         self._floor = self.module_severity.floor
         self._is_by_module = self.module_severity.has_paths

@@ -58,8 +58,7 @@ SEVERITIES: dict[str, int] = {
 }
 """Every named severity, the least severe first."""
 
-# PROGRESS has no name of its own: it is INFO about what a command is doing, which a console that
-# shows answers leaves out.
+# PROGRESS has no name: it is INFO about the progress of a command, which some consoles omit.
 _NAMES = {value: name for name, value in SEVERITIES.items()}
 
 # Letter of the prefix, and the SGR parameters (ECMA-48, 8.3.117) of the line on a terminal.

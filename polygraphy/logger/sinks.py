@@ -81,8 +81,8 @@ def json_line(message: str, severity: int, *, module: str, line: int) -> str:
     )
 
 
-# Control characters of C0 and C1 but tabs and line breaks, other line breaks, and those that change
-# in which direction a line is read, or that it is read at all.
+# Control characters (C0 and C1 without tab and line feed), other line breaks, and invisible
+# characters that change the direction of text.
 _CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 _pattern: list[Pattern[str]] = []
 
@@ -159,7 +159,7 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
         return
     lines = [
         (escape_controls(text), severity) for text, severity in lines
-    ]  # Names come from files.
+    ]  # Names from files may contain control characters.
     if colors and shows_colors(stream):
         lines = [(_color(text, severity), severity) for text, severity in lines]
     try:
@@ -180,13 +180,13 @@ def _write(stream: TextIO, text: str) -> None:
     except UnicodeEncodeError:
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    # Lines of two streams, and of child processes, keep their order only if nothing is held back.
+    # Flush each line, so that lines of both streams, and of child processes, keep their order.
     stream.flush()
 
 
 def _discard_output(stream: TextIO) -> None:
-    # The stream still holds what it could not write, and would fail again when the interpreter
-    # flushes it at exit: its descriptor has to lead somewhere that takes it.
+    # The stream still contains unwritten data, and would fail again when the interpreter flushes it
+    # at exit, so redirect its descriptor.
     """Discard all further output to a stream."""
     try:
         descriptor = stream.fileno()
@@ -331,7 +331,8 @@ class PendingLines:
 
     def release(self) -> None:
         """Write the delayed lines, unless another caller delays them."""
-        self._holds = max(0, self._holds - 1)  # A forked child releases what its parent held.
+        # In a forked child, the count may include blocks of its parent.
+        self._holds = max(0, self._holds - 1)
         self.flush()
 
     def flush(self) -> None:
@@ -343,7 +344,7 @@ class PendingLines:
         try:
             self._write_all()
         except KeyboardInterrupt:
-            self._write_all()  # Lines that Ctrl-C kept from being written.
+            self._write_all()  # Write lines that remained after Ctrl-C.
             raise
 
     def _write_all(self) -> None:
@@ -355,5 +356,6 @@ class PendingLines:
             try:
                 self._write(run)
             except KeyboardInterrupt:
-                self._lines[:0] = run  # Better twice than never.
+                # After an error, keep the lines: a repeated line is better than a lost one.
+                self._lines[:0] = run
                 raise

@@ -46,7 +46,7 @@ _HOMES = {
 _SUBMODULES = ("exporter", "importer", "trt_importer", "util")
 
 
-if not TYPE_CHECKING:  # A type checker would take every name for one that is there.
+if not TYPE_CHECKING:  # With this function, a type checker would accept any name.
 
     def __getattr__(name):
         """Return a public name, imported on first use."""

@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 
-# The packages that bring a module, and what it is of little use without: by their own names, as an
-# extra of this package would be looked up in a registry where its name is another package's.
+# Packages that provide a module, and those that it usually needs. Not written as an extra of this
+# package, because a registry has a different package with its name.
 _PACKAGES = {
     "cuda": ("cuda-python",),
     "lpips": ("lpips", "torch", "torchvision"),
@@ -52,8 +52,8 @@ _PACKAGES = {
     "yaml": ("pyyaml",),
 }
 
-# Looking for a module that is not there walks all of `sys.path`, and some ask for every array. One
-# that is installed meanwhile is still noticed.
+# Searching for a missing module scans all of `sys.path`, and some callers search for every array. A
+# module that is installed later is still found.
 _SECONDS_BETWEEN_SEARCHES = 1.0
 
 _installing = _thread.RLock()
@@ -118,7 +118,7 @@ class Dependency:
         was_installed = self.install_if_needed()
         module = self._import()
         if config.AUTOINSTALL_DEPS and not (was_installed or self._is_accepted()):
-            # Only the imported module tells its version (there is no package metadata).
+            # The version is only known after the import, because there is no package metadata.
             self._install()
             self._forget()
             module = self._import()
@@ -184,7 +184,8 @@ class Dependency:
         package = self._own_package()
         is_lower_bound = "," not in package and ">=" in package
         if is_lower_bound and self._top in _PACKAGES and not self.is_installed():
-            package = self._package  # The newest is installed.
+            # The newest version will be installed, so no lower bound is needed.
+            package = self._package
         return install_command([*self._requires, package, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
@@ -200,7 +201,8 @@ class Dependency:
                 raise self._import_error(error) from error
             raise self._missing_error() from None
         except Exception as error:
-            if _was_interrupted(error):  # Extension modules wrap it in an ImportError.
+            if _was_interrupted(error):
+                # Extension modules wrap KeyboardInterrupt in an ImportError.
                 raise KeyboardInterrupt from error
             raise self._import_error(error) from error
         if _is_mere_folder(getattr(module, "__file__", None), getattr(module, "__path__", None)):
@@ -411,8 +413,8 @@ def _run_command(command: Sequence[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-# Tools look at every global of a module for such attributes as `__wrapped__`, which must not import
-# anything. These are the special attributes by which a module is used.
+# Special attributes that users of a module read. Tools look up others, such as `__wrapped__`, in
+# every global, which must not import anything.
 _SPECIAL_ATTRIBUTES = {"__all__", "__file__", "__name__", "__path__", "__spec__", "__version__"}
 
 

@@ -47,7 +47,7 @@ def entry_points_of(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, by name; if several packages have the same name, the one
     that Python imports first counts.
     """
-    if not are_installed(group):  # The usual case goes without a costly import.
+    if not are_installed(group):  # Avoids a slow import in the usual case.
         return []
     from importlib.metadata import entry_points
 

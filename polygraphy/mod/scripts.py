@@ -34,10 +34,10 @@ _OURS = (str(Path(__file__).parents[1]), str(Path(__file__).resolve().parents[1]
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 _INSTALLED = ("site-packages", "dist-packages")
 
-# One script at a time: modules that lie beside two scripts may have the same name.
+# Only one script at a time, because modules next to different scripts may have the same name.
 _importing = _thread.RLock()
 
-# Those in use, the innermost last, for a script that imports from a script.
+# Finders in use, with the innermost last; a script may import from another script.
 _finders: list[_FolderFinder] = []
 
 
@@ -94,8 +94,8 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
 
 
 def _run_script(script: Path, failed: str) -> ModuleType:
-    # Data classes and type hints look up the module of a class by its name, so it has to have one
-    # of its own, and for as long as the objects may live.
+    # Data classes and type hints look up the module of a class by its name, so the module needs a
+    # unique name, as long as its objects exist.
     """Return the module of a script after running it; raise an error with the line if it fails."""
     qualified = f"polygraphy_script_{script.stem}_{crc32(os.fsencode(script)):08x}"
     loader = SourceFileLoader(qualified, str(script))
@@ -103,7 +103,8 @@ def _run_script(script: Path, failed: str) -> ModuleType:
     assert spec is not None
     module = sys.modules[qualified] = module_from_spec(spec)
     try:
-        # Not `exec_module`: its cache takes a script edited within the same second for the old one.
+        # Not `exec_module`, because its bytecode cache does not detect a script that was edited
+        # within the same second.
         exec(loader.source_to_code(script.read_bytes(), str(script)), vars(module))
     except (Exception, SystemExit) as error:
         sys.modules.pop(qualified, None)
@@ -141,7 +142,7 @@ class _OwnFolder:
 
     def __enter__(self) -> None:
         """Give modules in the folder priority."""
-        sys.path_importer_cache.pop(str(self._folder), None)  # It may contain old entries.
+        sys.path_importer_cache.pop(str(self._folder), None)  # The cache may not contain new files.
         outer = [finder for finder in _finders if finder.folder != self._folder]
         displaced = {name for finder in outer for name in finder.found}
         displaced |= {name for name in _names_in(self._folder) if self._may_displace(name)}
@@ -188,7 +189,7 @@ class _FolderFinder:
         is_mine = _thread.get_ident() == self._thread and self is _finders[-1]
         if not is_mine or path is not None or name in sys.builtin_module_names:
             return None
-        # With `sys.path`, because a folder without `__init__.py` counts only if there is no better.
+        # Include `sys.path`, because a folder without `__init__.py` has the lowest priority.
         spec = PathFinder.find_spec(name, [str(self.folder), *sys.path])
         if spec is None or not _lies_in(self.folder, spec):
             return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lazy_import_trt", "tensorrt_module_and_version_string"]
 
-# Their home is named as text, because this floor knows no other layer.
+# The module is named as a string, because this layer must not import others.
 __getattr__ = defer_names(
     globals(), dict.fromkeys(__all__, "polygraphy.adapters.tensorrt.library.module")
 )

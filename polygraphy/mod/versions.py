@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _operator as operator  # The other module takes as long to import as this one.
+import _operator as operator  # `operator` would double the import time of this module.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ __all__ = ["LATEST_VERSION", "Requirement", "Version", "version"]
 LATEST_VERSION = "==latest"
 """Version specifier that stands for the newest version that can be installed."""
 
-# The scheme of PEP 440, appendix B, up to and without the local part, in all its spellings. What
-# follows the release counts as a whole or not at all: `1.0-custom` is no release candidate (`c`).
+# The version scheme of PEP 440, appendix B, without the local part. A suffix must match completely:
+# `1.0-custom` is not the release candidate `1.0c`.
 _PATTERN = r"""
     \s* v? (?:(?P<epoch>\d+)!)? (?P<release>\d+(?:\.\d+)*)
     (?:

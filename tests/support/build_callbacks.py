@@ -67,7 +67,7 @@ class CallingTensorRT:
             batches.append(batch)
         if batches:
             calibrator.write_calibration_cache(memoryview(b"TRT-8600-Entropy\nx: 3c010a14\n"))
-            calibrator.read_calibration_cache()  # As TensorRT 8.6 does.
+            calibrator.read_calibration_cache()  # TensorRT 8.6 reads the cache again.
         return batches
 
     def choose(self, selector: Any, layers: Mapping[str, Sequence[Any]]) -> dict[str, int]:

@@ -120,7 +120,7 @@ class FakeCudart:
         self._device_index = 0
         self._at_work = threading.RLock()
 
-    # What tests look at.
+    # Properties for tests.
 
     @property
     def outstanding(self) -> dict[str, int]:
@@ -167,12 +167,10 @@ class FakeCudart:
     def drain(self, stream: int) -> None:
         """Do the work on a stream now."""
         queue = self._streams[int(stream)].queue
-        with self._at_work:  # Who waits for a stream waits for what another thread does for it.
+        with self._at_work:  # Wait until another thread has finished its work on the stream.
             while queue:
                 queue.pop(0)()
                 self.clock += 1.0
-
-    # Answers.
 
     def _answer(self, name: str, *values: Any) -> tuple[Any, ...]:
         self.note(name)
@@ -250,7 +248,7 @@ class FakeCudart:
     def cudaFree(self, address: int) -> tuple[Any, ...]:
         if address not in self._device:
             return self._refuse(cudaError_t.cudaErrorInvalidValue)
-        for stream in list(self._streams):  # It waits for work that may use the memory.
+        for stream in list(self._streams):  # CUDA waits for work that may use the memory.
             self.drain(stream)
         del self._device[address]
         return self._answer("cudaFree")
@@ -313,11 +311,11 @@ class FakeCudart:
             if self.is_capturing(stream):
                 self.invalidate(stream)
                 return self._refuse(cudaError_t.cudaErrorStreamCaptureUnsupported)
-            if kind == 1:  # The driver reads pageable memory before it returns.
+            if kind == 1:  # CUDA reads pageable memory before the call returns.
                 content = ctypes.string_at(src, size)
                 self.enqueue(stream, lambda: self._write(dst, content))
                 return answer
-            self.drain(stream)  # It returns when pageable memory is written.
+            self.drain(stream)  # CUDA returns after pageable memory was written.
             self._copy(dst, src, size, kind)
             return answer
         self.enqueue(stream, lambda: self._must_copy(dst, src, size, kind))

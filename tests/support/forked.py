@@ -35,7 +35,7 @@ _SHARED = (
     "onnx",
     "onnxruntime",
     "polygraphy",
-    # Of sessions of pytest: half of the time of one that runs a test or two.
+    # Packages of pytest, whose import takes half of the time of a session with a few tests.
     *("_pytest", "execnet", "iniconfig", "platformdirs", "pluggy", "pygments", "pytest", "xdist"),
 )
 """Packages whose import starts nothing that would not survive a fork."""
@@ -118,7 +118,7 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What is imported may write something.
+    os.dup2(2, 1)  # Imported modules may write output.
     sys.path[0] = str(Path(__file__).parents[2])
     _import(_FIRST)
     import_module("tests.support.idle_threads").let_threads_sleep()
@@ -126,7 +126,7 @@ def _serve() -> None:
     _fill_caches()
     for line in sys.stdin:
         reading, writing = os.pipe()
-        gc.freeze()  # So that a collection in the fork copies no pages of what is here.
+        gc.freeze()  # Prevents copies of memory pages when the garbage collector runs in a fork.
         pid = os.fork()
         if pid == 0:
             os.close(reading)
@@ -134,7 +134,9 @@ def _serve() -> None:
         os.close(writing)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=answers, flush=True)
         with os.fdopen(reading, "rb") as report:
-            os.set_blocking(reading, False)  # What the command left running may hold it open.
+            # Do not wait for the end of the pipe: processes that the command started may keep it
+            # open.
+            os.set_blocking(reading, False)
             _import((report.read() or b"").decode().split())
 
 
@@ -161,8 +163,10 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
             twins.fork_twins(number, _code_of, lambda variables: _settings(variables) == settings)
         code = _code_of(request["words"])
         twins.dismiss_twins()
-        os.set_blocking(report, False)  # What does not fit is imported later.
-        if len(sys.modules) > imported:  # Each name that is looked at copies a page.
+        # Names that do not fit into the pipe are dropped; their modules are imported later.
+        os.set_blocking(report, False)
+        if len(sys.modules) > imported:
+            # Only if necessary, because reading each name copies a memory page.
             names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
             with suppress(OSError):
                 os.write(report, "\n".join(names).encode())
@@ -203,11 +207,13 @@ def _code_of(words: list[str]) -> int:
 
 def _fill_caches() -> None:
     """Compute what each command would compute again: up to 5% of the CPU time of a small one."""
-    import_module("onnx.reference.ops").load_op("", "Identity", 14)  # It lists all operators.
+    # Fills the list of all operators.
+    import_module("onnx.reference.ops").load_op("", "Identity", 14)
     environment = import_module("polygraphy.codegen.render")._shared()
     for name in environment.list_templates():
         environment.get_template(name)
-    # ONNX Runtime lists operators and kernels for its first session; one of one thread starts none.
+    # ONNX Runtime registers operators and kernels for its first session. A session with one thread
+    # starts no threads.
     runtime, arrays = import_module("onnxruntime"), import_module("numpy")
     text = '<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] y) { y = Abs(x) }'
     model = import_module("onnx.parser").parse_model(text).SerializeToString()

@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests in forks, if there shall be some."""
     number = session.config.getoption("--forks")
-    if sys.platform in ("win32", "darwin"):  # Frameworks of macOS do not survive a fork.
+    if sys.platform in ("win32", "darwin"):  # On macOS, system frameworks do not work after a fork.
         return None
     if not number or session.config.option.collectonly or session.testsfailed:
         return None
@@ -83,7 +83,8 @@ class _Loop:
                     self._listen_to(self._forks[connection])
         finally:
             for fork in self._forks.values():
-                os.kill(fork.pid, signal.SIGKILL)  # A test may catch others.
+                # SIGKILL, because a test may handle other signals.
+                os.kill(fork.pid, signal.SIGKILL)
             for fork in self._forks.values():
                 os.waitpid(fork.pid, 0)
 
@@ -112,7 +113,8 @@ class _Loop:
         if results is None:
             positions = self._modules.popleft() if self._modules else []
             fork.expected.extend(positions)
-            with suppress(BrokenPipeError):  # Then it has ended, which its connection tells next.
+            with suppress(BrokenPipeError):
+                # The process has ended; reading its connection reports that next.
                 fork.connection.send(positions)
             return
         for row in results.warnings:
@@ -198,7 +200,7 @@ def _serve(session: pytest.Session, connection: Connection, todo: deque[int]) ->
     try:
         recorder = _Recorder(session.config)
         session.config.pluginmanager.register(recorder, "forked tests")
-        recorder.results = _Results([], [])  # Without the warnings of the collection.
+        recorder.results = _Results([], [])  # Omits the warnings of the collection.
         while _fill(todo, connection, session):
             item = session.items[todo.popleft()]
             following = _fill(todo, connection, session)

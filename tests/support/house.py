@@ -39,7 +39,7 @@ def modules() -> dict[str, ast.Module]:
     """Return the syntax trees of published modules and of those with classes, by path."""
     paths = sorted(path for path in ROOT.rglob("*.py") if "compiled" not in path.parts)
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
-    gc.disable()  # Trees are kept, and the collector would look at each again and again.
+    gc.disable()  # All trees remain, so the garbage collector would only waste time.
     try:
         return {
             path.relative_to(ROOT).as_posix(): ast.parse(text)

@@ -22,7 +22,7 @@ def let_threads_sleep() -> None:
     try:
         import onnxruntime
     except ImportError:
-        return  # As where TensorRT alone is tested.
+        return  # For example, on a machine that only tests TensorRT.
     create = onnxruntime.InferenceSession.__init__
 
     def create_with_sleeping_threads(
@@ -31,9 +31,9 @@ def let_threads_sleep() -> None:
         settings = onnxruntime.SessionOptions() if sess_options is None else sess_options
         try:
             settings.get_session_config_entry(_ENTRY)
-        except RuntimeError:  # It is not set.
+        except RuntimeError:  # The setting does not exist.
             settings.add_session_config_entry(_ENTRY, "0")
-        if settings.intra_op_num_threads == 0:  # Otherwise a test chose it.
+        if settings.intra_op_num_threads == 0:  # Another number was chosen by a test.
             settings.intra_op_num_threads = 1
         create(self, model, settings, *args, **options)
 

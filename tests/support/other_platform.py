@@ -44,11 +44,11 @@ _OTHER_PACKAGES = ("tensorrt", "tensorflow", "torch", "openvino", "ray", "lpips"
 
 def become(system: str) -> None:
     """Take away what a system does not have."""
-    if system == "windows":  # filelock looks for it when it is imported.
+    if system == "windows":  # filelock checks for the module when it is imported.
         sys.modules["fcntl"] = None  # type: ignore[assignment]
     for name in _FOREIGN:
         importlib.import_module(name)
-    # `subprocess` of this system waits with functions that the one of Windows does not need.
+    # On this system, `subprocess` needs functions of `os` that Windows lacks.
     subprocess.os = SimpleNamespace(**vars(os))  # type: ignore[attr-defined]
     subprocess.Popen.kill = lambda self: self.send_signal(9)  # type: ignore[method-assign]
     for module, names in _LACKING[system].items():
@@ -118,7 +118,7 @@ def main() -> None:
     become(sys.argv[1])
     failures = import_all()
     print(*failures, sep="\n")
-    os._exit, end = _raise_exit, os._exit  # Commands end their process.
+    os._exit, end = _raise_exit, os._exit  # Commands would end this process.
     codes = [len(failures), *map(run, json.loads(sys.argv[2]))]
     print("\nRESULT", json.dumps(codes), flush=True)
     end(0)

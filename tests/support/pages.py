@@ -48,7 +48,7 @@ _MASKS = (
     (re.compile(r"#+"), "#"),
     (re.compile(r"  by (abs|rel)\b"), ""),
     (re.compile(r"[-=]{3,}"), "---"),
-    # Which rounding is the largest, and which elements it reaches, depends on the CPU.
+    # The largest rounding error, and the elements that have it, depend on the CPU.
     (re.compile(r"(largest error: )\d+% of the tolerance \('\w+'\)"), r"\1SMALL"),
     (re.compile(r"(e-0[67] .*) \d/5\b(  \d of \d+)?$", re.M), r"\1 MATCHES"),
 )
@@ -164,7 +164,8 @@ def _is_number(said: str, printed: str, after: str) -> bool:
         return True
     if {"e-" in said, "e-" in printed} == {True, False} and 0 in (one, other):
         return True
-    if "e-" in said or after.lstrip().startswith(("%", "times")):  # An error, or a share of one.
+    if "e-" in said or after.lstrip().startswith(("%", "times")):
+        # The number is an error, or a share of the tolerance.
         small, large = sorted((abs(one), abs(other)))
         return large <= _ERROR * small or large < 1e-6
     counted = said.lstrip("+-").isdigit() and printed.lstrip("+-").isdigit()

@@ -124,7 +124,7 @@ def _wait(channel: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
         if not text:
             os._exit(0)
         request = json.loads(text)
-        # First out of the way of the numbers that they get.
+        # Move the descriptors first, so that they do not collide with their final numbers.
         held = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _LARGEST_NUMBER) for file in files]
         for file, number in zip(held, request["files"], strict=True):
             os.dup2(file, number)
@@ -137,7 +137,7 @@ def _wait(channel: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
         channel.close()
         _waiting.clear()
         sys.modules["polygraphy.lifetime"].subprocess = subprocess  # type: ignore[attr-defined]
-        # What it is started with may have been imported.
+        # `runpy` warns if the module was already imported.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
         code = run(request["words"])
     finally:

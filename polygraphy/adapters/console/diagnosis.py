@@ -47,7 +47,8 @@ class LogDiagnosisReports:
     def show_result(self, result: DiagnosisResult) -> None:
         """Show the culprits."""
         _draw("")
-        if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
+        if not result.culprits and result.verdict != INCONCLUSIVE:
+            # An inconclusive result is shown as an error elsewhere.
             no_fault = NO_FAULT if result.verdict == AGREE else ""
             text = f"{no_fault} {result.reason}".strip()
             if text:
@@ -80,7 +81,8 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
     subject = f"{op} {list_some(culprit.nodes, _NODES)}".strip() or "Data"
     heading = f"{subject}: {culprit.cause}{by}"
     sentences = [name for name in culprit.evidence if name not in names]
-    if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.
+    if culprit.facts and culprit.facts[0].kind == "weights_differ":
+        # The number of differing weights is the result, so show it.
         heading, sentences = culprit.evidence[0].rstrip("."), culprit.evidence[1:]
     say(
         _one_short_line(f"{word} {heading} ({culprit.party})"),

@@ -51,7 +51,6 @@ class LogConsole:
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         """Log where the input data come from."""
-        # What it assumes comes as notes.
 
     def runner_activating(self, runner: str) -> None:
         """Log that a runner starts."""

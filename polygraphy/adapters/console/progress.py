@@ -28,7 +28,8 @@ _BAR = 40
 """Characters of a bar."""
 _CLEAR = "\r\x1b[K"
 
-_drawn: list[_Line] = []  # Two lines would overwrite each other.
+# Progress lines in use: only one can be drawn, because two would overwrite each other.
+_drawn: list[_Line] = []
 
 
 class _Line:
@@ -43,7 +44,8 @@ class _Line:
         self._ended = Event()
         self._process = os.getpid()
         self._redirected: dict[str, Any] = {}
-        self._is_within_line = False  # Of what is written above: it is drawn when that ends.
+        # Whether output above ends within a line; the progress line is drawn after its end.
+        self._is_within_line = False
 
     def start(self) -> None:
         """Start drawing the line."""

@@ -73,7 +73,8 @@ class LogReports:
         )
         text = "\n".join(_data_lines(report, values))
         tensors = [tensor for run in report.runs for step in run.reports for tensor in step.tensors]
-        if report.is_detailed or len(tensors) <= len(report.runs):  # The transcript of users.
+        if report.is_detailed or len(tensors) <= len(report.runs):
+            # A short run has a line per tensor, as in the transcripts of the documentation.
             G_LOGGER.info(text)
         else:
             show_instead(text, _table_lines(report))

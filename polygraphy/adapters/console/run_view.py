@@ -151,8 +151,6 @@ class RunView:
                 self._screen.settle(WARNINGS)
             G_LOGGER.console_gate = None
 
-    # Events.
-
     def __getattr__(self, event: str) -> Callable[..., None]:
         """Return a function that records and logs an event."""
         if event.startswith("_"):
@@ -221,10 +219,10 @@ class RunView:
         """Record the result of a comparison, and show it."""
         self._record("comparison_finished", result)
         self._failed = self._failed or not result
-        if not self._compared:  # The results are those of a file.
+        if not self._compared:  # Results were loaded from a file, so nothing was compared.
             self._compared += sum(1 for _ in result.scan())
             self._settle_if_many(self._compared)
-        # A single comparison that fails ends with the lines that every other run has: `_hint`.
+        # A single failing comparison is explained by `_hint` at the end, as in other runs.
         self._log.explains = not self._explains_itself()
         self._log_event("comparison_finished", result)
 
@@ -240,8 +238,6 @@ class RunView:
 
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:
             self._screen.settle(WARNINGS)
-
-    # Output that replaces lines of the log.
 
     def _hint(self, code: int) -> None:
         """Log further advice about a comparison that is reported line by line."""
@@ -280,7 +276,7 @@ class RunView:
             notes = self._screen is not None and self._screen.form == WARNINGS
             head, tables = [*terminal.head(notes=notes)], [*terminal.tables()]
             findings = [*terminal.findings(code)]
-            lines = [*head, *tables[not head :]]  # A blank line separates them.
+            lines = [*head, *tables[not head :]]  # A blank line separates tables.
             lines += [("", G_LOGGER.INFO), *findings] if findings else []
             words = terminal.verdict(code)
         if _level() >= G_LOGGER.START:

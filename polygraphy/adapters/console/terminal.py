@@ -338,7 +338,7 @@ def _graph_of(path: str) -> Graph | None:
         graph: Graph = function_for(describe_file, "onnx")(
             source, Detail(layers=True, origins=True)
         ).graph
-    except PolygraphyException:  # The rows are shown without them.
+    except PolygraphyException:  # The rows are also useful without these facts.
         return None
     return graph
 

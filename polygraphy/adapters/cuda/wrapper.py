@@ -260,7 +260,7 @@ def value_of(result: tuple[Any, ...], doing: str) -> Any:
 def failure(code: Any, doing: str, details: str = "") -> BackendError:
     """Return the error for a CUDA error code; `details` is a further sentence about the cause."""
     name, text = describe(code)
-    # Some errors stay pending: reading them once keeps the next call from reporting them.
+    # CUDA keeps some errors. Reading the error prevents the next call from reporting it again.
     cudart().cudaGetLastError()
     message = f"CUDA could not {doing}: {text} ({name}, {int(code)})."
     return BackendError(

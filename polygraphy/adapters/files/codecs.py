@@ -161,7 +161,7 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
         ((str(first), str(second)), check_kinds(dict, iterations))
         for (first, second), iterations in fields["lst"]
     )
-    # All results are from one function, which files do not name.
+    # Files do not name the comparison function, so all results must be of one kind.
     for _, _, name, answer in result.outputs():
         if not isinstance(answer, (CompareResult, bool, type(None))):
             raise TypeError(
@@ -305,7 +305,7 @@ def _decode_array(fields: dict[str, Any]) -> Array:
 def _is_in_npy_format(dtype: np.dtype[Any]) -> bool:
     """Return whether the ``.npy`` format has a data type."""
     if dtype.hasobject:
-        return True  # A later step rejects it.
+        return True  # A later step rejects invalid types.
     try:
         return bool(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype)
     except TypeError:  # float8_e5m2 calls itself "<f1", which NumPy does not know.
@@ -440,7 +440,8 @@ def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
 @Encoder.register(RunResults)
 def _encode_runs(results: RunResults) -> dict[str, Any]:
     """Return the JSON fields of the results of several runners."""
-    return {"lst": list(RunResults(results))}  # Users can put other values into its lists.
+    # Users can put other values into the lists of the results, so check them.
+    return {"lst": list(RunResults(results))}
 
 
 @Decoder.register(RunResults)

@@ -148,7 +148,9 @@ def _matching_options(
             except (AttributeError, RuntimeError, ValueError):
                 break  # NNCF 3.4 fails for some models of this type.
             if made.keys() != own.keys():
-                break  # The preset does not change which tensors are quantized.
+                # No other preset to try, because the preset does not affect which tensors are
+                # quantized.
+                break
             different = sum(own[name] != made[name] for name in own)
             if different < fewest:
                 best, fewest = options, different

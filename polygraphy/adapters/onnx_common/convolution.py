@@ -87,7 +87,7 @@ def conv(
     weights = to_float64(w).reshape(group, outer, inner, *kernel)
     positions = int(np.prod(counts))
     if inner == 1 and outer > 1 and 1 < samples * group * positions * np.prod(kernel) < _MOST:
-        # One matrix product: a spectrum has kernels of 400 elements for one channel.
+        # A single matrix product is faster for large kernels, such as 400 elements for a spectrum.
         windows = [padded[met] for _, met in taps(kernel, dilations, strides, counts)]
         columns = np.stack(windows, axis=2).reshape(samples, group, -1, positions)
         array = weights.reshape(group, outer, -1) @ columns

@@ -197,7 +197,8 @@ class Evaluator(ReferenceEvaluator):
             proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, ZipMap, *operators]}
         )
         for node in self.rt_nodes_:
-            # It would refer to the evaluator, and so keep all weights when nobody uses that.
+            # The default log function refers to the evaluator, which would keep all weights in
+            # memory.
             getattr(node, "run_params", {})["log"] = _ignore_log
             _prepare(node, imported)
             _warn_once(node.onnx_node, imported)
@@ -370,7 +371,7 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
             outputs = run(errors(), *inputs, **options)
             if not omits:
                 return outputs
-            # They share one name, and would become the omitted inputs of later nodes.
+            # Omitted outputs have an empty name, so later nodes would read them as omitted inputs.
             return tuple(value if name else None for name, value in zip(proto.output, outputs))
         except (NodeError, PolygraphyException, MemoryError):
             raise  # A node of a subgraph has already reported its name.

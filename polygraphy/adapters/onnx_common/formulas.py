@@ -110,7 +110,7 @@ def _reduction_formula(function: Callable[..., Any]) -> Formula:
             raise NotImplementedError("a reduction of an empty tensor")
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
         if over is None and attributes.get("noop_with_empty_axes"):
-            over = ()  # Each element is reduced by itself.
+            over = ()  # Without axes to reduce, the result has the shape of the input.
         array = np.asarray(function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1))))
         # NumPy adds integers in 64 bits; converted to their own type, they wrap around.
         return array.astype(x.dtype) if array.dtype.kind in "iu" else array

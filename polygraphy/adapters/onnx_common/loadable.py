@@ -43,7 +43,8 @@ def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
     else:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # The location of the file does not matter.
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):
+                # Hide the message with the path, because the file is temporary.
                 save_model(model, path)
             yield path
 
@@ -80,7 +81,7 @@ def _serialize_model(model: ModelProto) -> bytes | None:
         return None  # Protobuf also detects this, but only after it copied the model.
     try:
         serialized: bytes = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations raise different classes
+    except Exception as error:  # The implementations of protobuf raise different classes.
         G_LOGGER.verbose(f"The model is passed to the backend in a temporary file: {error}")
         return None
     return None if _leaves_weights(model.graph) else serialized

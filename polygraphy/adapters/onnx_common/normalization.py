@@ -39,7 +39,7 @@ def batch_normalization(
     if spatial or opset >= 9:
         shape = (-1, *(1,) * (x.ndim - 2))
         over = tuple(axis for axis in range(x.ndim) if axis != 1)
-    else:  # One mean per element of a sample.
+    else:  # The means have the shape of a sample.
         shape = x.shape[1:]
         over = (0,)
     is_training = bool(training_mode) if opset >= 14 else outputs > 1

@@ -35,7 +35,8 @@ def quantize(
 ) -> Array:
     """Return x over scale, rounded half to even, plus zero point, within the limits of its type."""
     kind = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
-    # The quotient is a float32 in every backend, and decides which integer is nearest.
+    # Round the quotient to float32, as every backend does, because it determines the nearest
+    # integer.
     quotient = np.rint((x / _align_to_axis(scale, x, axis)).astype(np.float32))
     if kind.kind not in "iu":
         return _to_small_floats(x / _align_to_axis(scale, x, axis), kind)

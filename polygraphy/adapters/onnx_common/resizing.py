@@ -86,8 +86,8 @@ def resize(
         size = x.shape[axis]
         if length == size and factor == 1 and region == (0.0, 1.0):
             continue
-        # Which element is nearest is decided in float32: factors are float32, and in float64 0.6
-        # is 0.6000000238, which puts 1.5 / 0.6 below 2.5.
+        # Choose the nearest element in float32, like backends. In float64, the factor 0.6 is
+        # 0.6000000238, so 1.5 / 0.6 would be below 2.5.
         exact = np.float32 if mode == "nearest" else np.float64
         at = _origins(coordinate_transformation_mode, length, size, exact(factor), region)
         if mode == "nearest":

@@ -120,7 +120,7 @@ def translate_errors(
         if not is_theirs and not isinstance(error, (RuntimeError, ValueError)):
             raise
         text = strip_error_code(str(error))
-        # Nodes of subgraphs are named after those that they are in.
+        # The name of a node in a subgraph starts with the name of the outer node.
         failed = _FAILED.findall(text)
         if _NO_MEMORY.search(text) and uses_device():
             raise _memory_error(text, doing, failed) from error
@@ -390,7 +390,7 @@ def _register_library(name: str, source: str) -> None:
     before = len(onnxrt.get_ep_devices())
     try:
         onnxrt.register_execution_provider_library(name, path)
-    except Exception as error:  # A class of its own, for all that can happen.
+    except Exception as error:  # ONNX Runtime raises its own class for all errors.
         raise _library_error(name, path, str(error)) from error
     ep_names = [device.ep_name for device in onnxrt.get_ep_devices()[before:]]
     _libraries[name] = _Library(path, tuple(dict.fromkeys(ep_names)))
@@ -470,7 +470,8 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
     matches = exact or [name for name in available if wanted.lower() in name.lower()]
     first = min(matches, key=len, default="")
     if all(name.startswith(f"{first}.") for name in matches if name != first):
-        matches = matches and [first]  # A plugin calls a choice of devices X.AUTO.
+        # X remains unique if its plugin also registers X.AUTO, which selects a device.
+        matches = matches and [first]
     if len(matches) > 1:
         raise UsageError(
             f"Execution provider {wanted!r} is ambiguous: {', '.join(matches)}.",

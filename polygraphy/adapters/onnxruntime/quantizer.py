@@ -193,7 +193,7 @@ class _Histograms:
         finite = {
             name: array[np.isfinite(array)].astype(np.float32) for name, array in values.items()
         }
-        with redirect_stdout(StringIO()):  # It prints its progress.
+        with redirect_stdout(StringIO()):  # The quantizer prints its progress.
             self._collector.collect(finite)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -221,7 +221,7 @@ _OPTIONS = {
     "QuantizeBias": False,
     "OpTypesToExcludeOutputQuantization": list(QUANTIZED_OPS),
 }
-_LARGEST_FLOAT8 = 448.0  # of the type E4M3FN
+_LARGEST_FLOAT8 = 448.0  # The largest number of float8 E4M3FN.
 
 
 @frozen
@@ -252,7 +252,7 @@ SCHEMES: Mapping[DataTypeEntry, Scheme] = {
 }
 """Quantization schemes by data type."""
 
-_HALF_OPSET, _HALF_IR = 19, 9  # Before, quantization takes float32 only.
+_HALF_OPSET, _HALF_IR = 19, 9  # Earlier opsets only quantize float32.
 
 
 def scheme_for(model: ModelProto, dtype: DataTypeEntry) -> Scheme:
@@ -473,7 +473,7 @@ def _cache_name(cache: CalibrationCache) -> str:
     return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))
 
 
-_MADE_UP = "polygraphy:node:"  # prefixes of names that nodes get during quantization
+_MADE_UP = "polygraphy:node:"  # Prefix of the names that unnamed nodes have during quantization.
 
 
 def quantize(
@@ -502,7 +502,7 @@ def quantize(
     prepared, kept_names = _prepare_model(model, dtype, keep_nodes)
     chosen = [node for node in prepared.graph.node if is_quantized(node, kept_names)]
     wanted = _activation_names(prepared, chosen)
-    # A cache can serve builds that keep other nodes, because layers are tried one after the other.
+    # Calibrate all tensors if there is a cache, because later builds may keep different nodes.
     nodes = [node for node in prepared.graph.node if is_quantized(node, ())]
     measured = wanted if cache is None else _activation_names(prepared, nodes)
     ranges = _load_or_measure(prepared, wanted, measured, calibration, method, cache)
@@ -539,7 +539,8 @@ def _prepare_model(
         if name
     }
     copy: ModelProto = copy_of(model)
-    _lift_constants(copy)  # Of which type weights are decides what the model is brought to.
+    # The model is converted to the type of its weights, so find weights in Constant nodes.
+    _lift_constants(copy)
     copy = _raise_opset(copy, dtype)
     for index, node in enumerate(copy.graph.node):
         node.name = node.name or f"{_MADE_UP}{index}"
@@ -566,7 +567,7 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
         lifted: ModelProto = onnx.version_converter.convert_version(
             hide_crashing_nodes(model), scheme.opset
         )
-    except Exception as error:  # any class, because the error comes from C++
+    except Exception as error:  # Errors from C++ can have any class.
         text = (
             f"the model (opset {version}) cannot be converted to opset {scheme.opset}:"
             f" {' '.join(str(error).split())}"

@@ -248,7 +248,8 @@ def _quantize_dynamically(request: Requantization) -> list[ModelProto]:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     schemes = [site.scheme for site in request.sites if site.scheme is not None]
-    # Weights in Constant nodes are quantized at run time: then no weight shows the type.
+    # Without stored weights (those in Constant nodes are quantized at run time), assume the
+    # default.
     kinds = {scheme.dtype for scheme in schemes} or {"int8"}
     if len(kinds) > 1:
         return []

@@ -147,11 +147,12 @@ class BoundRuns:
         """Run with bound inputs and outputs, and return the outputs on the host or the device."""
         bound = self._idle.pop() if self._idle else _BoundTensors(self._session.io_binding(), {})
         native = bound.binding._iobinding
-        # Until the run ends, bound memory must stay in place.
+        # Keep these objects until the run ends, because they own the bound memory.
         inputs = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
         for name in self._outputs:
             native.bind_output(name, self._place)
-        # Data may still be computed, and earlier results, whose memory is free again, be read.
+        # Earlier work on the device may still write the inputs, or read memory that this run
+        # writes.
         self._device.synchronize()
         self._session._sess.run_with_iobinding(native, options)
         if self._may_be_queued:
@@ -228,7 +229,7 @@ class BoundRuns:
 class _WholeDevice:
     """Replaces a stream if the whole device is synchronized instead."""
 
-    ptr = 1  # The default stream, of which no library needs to know more.
+    ptr = 1  # The default stream, which all libraries accept.
 
     def __init__(self, device: int) -> None:
         """Set the number of the device."""
@@ -333,7 +334,7 @@ def run_values(
 ) -> list[Any]:
     """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
-    # Until the run ends, bound memory must stay in place.
+    # Keep these objects until the run ends, because they own the bound memory.
     rows = [(name, *_value_of(array)) for name, array in feed_dict.items()]
     for name, value, _ in rows:
         binding.bind_ortvalue_input(name, value)
@@ -508,7 +509,9 @@ class OnnxrtRunner(BaseRunner):
         try:
             if self._may_take_long:
                 outputs = self._run_interruptibly(partial(self._run, names, feed_dict))
-            else:  # As `_measure_run` does: tiny models would feel its call.
+            else:
+                # The same as `_measure_run`, but inlined, because the call would slow down tiny
+                # models.
                 start = _now()
                 outputs = self._run(names, feed_dict)
                 self.inference_time = _now() - start
@@ -518,10 +521,11 @@ class OnnxrtRunner(BaseRunner):
             with translate_errors("run", node_inputs=node_inputs, uses_device=self._uses_device):
                 raise
         results = dict(zip(names, outputs))
-        for name in self._texts:  # They are returned as arrays of objects.
+        for name in self._texts:  # ONNX Runtime returns strings as arrays of objects.
             results[name] = _as_string_array(results[name])
         for name, dtype in self._byte_output_dtypes.items():
-            if results[name].dtype != dtype:  # Bytes, as they lie in memory.
+            if results[name].dtype != dtype:
+                # ONNX Runtime returns data types that NumPy lacks as bytes.
                 results[name] = results[name].view(dtype)
         return results
 

@@ -148,7 +148,7 @@ class SessionFromOnnx(BaseLoader):
         )
 
         notes_placements = not are_on_host(providers) and self._memory_arena
-        if notes_placements:  # Not for parts of a model, because there are many.
+        if notes_placements:  # Omitted for parts of a model, because there are many.
             from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
 
             record_placements(options)
@@ -324,7 +324,7 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     """
     options: SessionOptions = onnxrt.SessionOptions()
     options.intra_op_num_threads = cores()
-    options.log_severity_level = 4  # The exceptions of ONNX Runtime contain its messages.
+    options.log_severity_level = 4  # Hide the log, because exceptions contain the same messages.
     if graph_optimization_level is not None:
         members = onnxrt.GraphOptimizationLevel.__members__
         wanted = _LEVELS.get(graph_optimization_level.lower(), graph_optimization_level.upper())

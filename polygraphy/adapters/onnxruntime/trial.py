@@ -91,7 +91,8 @@ class OnnxrtTrial:
                 install=onnxrt.install_command(),
             )
         options = session_options(self._graph_optimization_level)
-        options.log_severity_level = 4  # The exceptions contain the errors.
+        # Hide the log, because exceptions contain the same messages.
+        options.log_severity_level = 4
         providers = match_providers(self._providers or ["cpu"], self._libraries)
         with _translate_errors():
             session = load_session(model, options, providers)
@@ -99,7 +100,7 @@ class OnnxrtTrial:
         given_values = {name: value for name, value in feed.items() if name in names}
         if any(
             map(_is_string_array, given_values.values())
-        ):  # It makes no values of its own of those.
+        ):  # ONNX Runtime cannot create an OrtValue of strings.
             arrays = {name: _array(value) for name, value in given_values.items()}
             with _translate_errors():
                 results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
@@ -269,7 +270,7 @@ def infer_symbolic_shapes(model: Any) -> Any:
             f"ONNX Runtime's symbolic shape inference failed: {type(error).__name__}: {text}.",
             backend="onnxruntime",
         ) from error
-    if shapes is None:  # It gave the reason in a log that is not shown.
+    if shapes is None:  # The reason is only in a log, which is hidden.
         raise BackendError(
             "ONNX Runtime's symbolic shape inference requires opset 7 or later.",
             backend="onnxruntime",

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from openvino import CompiledModel
 
-openvino = mod.lazy_import("openvino")  # Which will do is asked once, and is an error.
+# Without a version here, because it is checked once elsewhere.
+openvino = mod.lazy_import("openvino")
 
 compiled_model_from_onnx: Callable[..., CompiledModel]
 
@@ -132,7 +133,7 @@ class CompiledModelFromOnnx(BaseLoader):
                 f"The cache of OpenVINO {self._cache_dir} is a file.", hint="Choose a folder."
             )
         core = core_of_process()
-        PROCESS.enter()  # Until it has compiled a model, forked processes may.
+        PROCESS.enter()  # From the first compiled model on, forked processes must not use OpenVINO.
         _check_device(core, self._device)
         model: Any = evaluate(self._model)
         name = "the model"
@@ -173,7 +174,8 @@ class CompiledModelFromOnnx(BaseLoader):
         }
         config = {name: value for name, value in given_values.items() if value is not None}
         if self._float32_tensors and self._device == "CPU":
-            config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
+            # Nodes that are compiled into one kernel ignore the type of a tensor.
+            config["SNIPPETS_MODE"] = "DISABLE"
         return {**config, **self._properties}
 
     def _low_precision_outputs(
@@ -190,7 +192,8 @@ class CompiledModelFromOnnx(BaseLoader):
         if hint == "f32":
             return {}
         layers = [
-            # Whatever it says: products inside are computed in the type that was asked for.
+            # A kernel generated from products computes them in the requested type, even if it
+            # reports a different one.
             evolve(layer, precision=hint) if layer.is_generated_from(products) else layer
             for layer in layers_of(compiled)
         ]
@@ -221,7 +224,7 @@ class _LoweredFacts:
 
     def __getattr__(self, name: str) -> Any:
         """Return another fact about the model."""
-        if name.startswith("_"):  # Before it is restored in another process.
+        if name.startswith("_"):  # Private attributes are missing while pickle restores the object.
             raise AttributeError(name)
         return getattr(self._facts, name)
 
@@ -373,7 +376,7 @@ def _model_in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str
     for layer in tree.getroot().iter("layer"):
         if layer.get("name") in chosen:
             info = layer.find("rt_info")
-            if info is None:  # It stands behind `data`, where there are any.
+            if info is None:  # The new element must follow `data`, if there is one.
                 info = ElementTree.Element("rt_info")
                 layer.insert(int(layer.find("data") is not None), info)
             ElementTree.SubElement(info, "attribute", {"name": "precise", "version": "0"})

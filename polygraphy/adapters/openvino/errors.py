@@ -87,7 +87,8 @@ def error_line(message: str) -> str:
     """Return the message of an error in one line, without its location in OpenVINO."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
     whole_name = " ".join(" ".join(line for line in lines if line).split())
-    if failed := _FAILED.search(whole_name):  # The first node that it cannot convert.
+    if failed := _FAILED.search(whole_name):
+        # The message names the first node that OpenVINO cannot convert.
         return " ".join(_CHECK.sub("", failed[1]).split())
     if thrown := _PASS.search(whole_name):
         why = " ".join(_CHECK.sub("", thrown[3]).split())

@@ -137,7 +137,9 @@ class OpenvinoParty:
         how = self._options_without(plain=plain, without=without)
         if not isinstance(groups, str) and any(node.domain == _FUSED for node in groups.graph.node):
             groups = _expand_groups(groups)
-            how = {**self._how, "precision_hint": "f32"}  # As it is run, whatever is asked.
+            # The backend runs fused groups as usual, in float32: `plain` and `without` do not
+            # apply.
+            how = {**self._how, "precision_hint": "f32"}
         nodes = set(without) - set(self.passes)
         if nodes and not plain:
             value = (
@@ -147,8 +149,9 @@ class OpenvinoParty:
             self._tensors.update(tensors)  # A remedy may join nodes of several loads.
             how["float32_tensors"] = [*how["float32_tensors"], *tensors.values()]
         runner = OpenvinoRunner(partial(_compile_model, groups, how))
-        runner.is_watched = False  # What crashes is asked again in a process of its own.
-        with G_LOGGER.verbosity(G_LOGGER.ERROR):  # A diagnosis says itself what is no float32.
+        runner.is_watched = False  # A part that crashes is run again in a separate process.
+        with G_LOGGER.verbosity(G_LOGGER.ERROR):
+            # Hide warnings about precision, because the diagnosis reports it.
             runner.activate()
         return partial(runner.infer, check_inputs=False)
 

@@ -109,7 +109,8 @@ def _tables_in_text(stream: Iterable[str], notes: list[str]) -> tuple[list[list[
             notes.append(f"Only the first {_MOST_ROWS} rows of the report were read.")
             break
         count += 1
-        is_sorted = is_sorted or line.rstrip().endswith("%")  # The share of the run.
+        # Lines of the sorted table end with the share of the run time.
+        is_sorted = is_sorted or line.rstrip().endswith("%")
         tables[-1].append(row)
     return tables, is_sorted
 
@@ -146,7 +147,7 @@ def _nodes_with_times(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> l
                 nodes[key] = evolve(node, times=[*node.times, *missing, row.microseconds])
                 last = key
             elif row.kernel == _FUSED and last is not None and not is_sorted:
-                node = nodes[last]  # It is part of the previous node.
+                node = nodes[last]  # This line belongs to the previous node.
                 if row.name not in node.origins:
                     nodes[last] = evolve(node, origins=[*node.origins, row.name])
     return [

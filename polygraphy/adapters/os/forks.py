@@ -68,6 +68,7 @@ def has_started_cuda() -> bool:
         # Without RTLD_NOLOAD, this call would load the library.
         driver = ctypes.CDLL(_CUDA_DRIVER, mode=getattr(os, "RTLD_NOLOAD", 0))
         count = ctypes.c_int()
-        return bool(driver.cuDeviceGetCount(ctypes.byref(count)) == 0)  # Else: not initialized.
+        # The call fails if the driver is not initialized.
+        return bool(driver.cuDeviceGetCount(ctypes.byref(count)) == 0)
     except (OSError, AttributeError):
         return False

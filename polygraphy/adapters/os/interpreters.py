@@ -107,7 +107,8 @@ class OtherEnvironment:
             path, given_name, new_name = (
                 str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz")
             )
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # The location of the file does not matter.
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):
+                # Hide the message with the path, because the file is temporary.
                 save_model(model, path)
             np.savez(given_name, **{str(i): feed[name] for i, name in enumerate(requested_names)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})

@@ -20,7 +20,8 @@ except ImportError:  # Windows cannot remove open files.
 
 
 _SUFFIX = ".part"
-_LONGEST = 255 - len(".12345678.part") - 1  # In bytes.
+# Longest name in bytes, without the suffix of temporary files.
+_LONGEST = 255 - len(".12345678.part") - 1
 _RANDOM = r"\.[a-z0-9_]{8}"
 
 STAYS_OPEN = fcntl is not None
@@ -229,7 +230,7 @@ def check_writable(path: str | Path) -> None:
         if given_path.is_dir():
             raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
         if given_path.exists() and not given_path.is_file():
-            return  # A device or a pipe.
+            return  # The file is a device or a pipe.
         folder = next(
             parent for parent in Path(os.path.realpath(given_path)).parents if parent.exists()
         )

@@ -50,7 +50,8 @@ def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
         finally:
             signal.set_wakeup_fd(before)
     finally:
-        signal.set_wakeup_fd(before)  # The handler may have raised before the first time.
+        # Again, because a handler may have raised before the call above.
+        signal.set_wakeup_fd(before)
         listener.leave(depth)
 
 
@@ -75,7 +76,8 @@ class _Listener:
         """Register a call and the signal descriptor in use before it; return the number of nested
         calls."""
         with self._lock:
-            if before != self.written:  # Of calls that a handler broke off, some may be left.
+            if before != self.written:
+                # Remove calls that remained because a signal handler raised in them.
                 self._calls.clear()
             self._calls.append((on_signal, before))
             return len(self._calls) - 1
@@ -199,7 +201,7 @@ def dismiss_witnesses() -> None:
 
 def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     """Return a started process that prints a text if this one is killed; None if that fails."""
-    import subprocess  # A run without a waiting parent does not need it.
+    import subprocess  # Imported here, because a run without a waiting parent does not need it.
 
     try:
         # A new session: Ctrl-C in a terminal reaches only this process.

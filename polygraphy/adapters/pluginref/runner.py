@@ -103,7 +103,8 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
     """Return an evaluator class that calls a reference; its name must be the operator."""
 
     def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
-        # Of its own: what it wrote to, other nodes would read, and the next inference.
+        # Pass copies: other nodes and the next inference would read inputs that the reference
+        # changed.
         """Return the outputs that the reference of the operator computes."""
         attrs = {
             name: own_copy(value)

@@ -32,7 +32,7 @@ _SERVER = "polygraphy.adapters.processes.warm_server"
 
 def can_fork() -> bool:
     """Return whether the operating system can fork."""
-    # Frameworks of macOS do not survive a fork.
+    # On macOS, system frameworks do not work after a fork.
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
@@ -187,7 +187,8 @@ class WarmInterpreter:
         """Start the interpreter, or replace it if the environment changed."""
         environment = {**os.environ, **self._variables}
         if self._process is not None and self._environment != environment:
-            self.close()  # Settings are read when modules are imported.
+            # The waiting process read its settings when it imported modules, so start a new one.
+            self.close()
         if self._process is not None:
             return
         self._environment = environment
@@ -201,7 +202,7 @@ class WarmInterpreter:
             )
         self._end = finalize(
             self, _stop_interpreter, self._process, self._channel
-        )  # Also at the end.
+        )  # Stops the process when the interpreter exits.
 
 
 class WarmCommand:
@@ -232,7 +233,7 @@ class WarmCommand:
 
 def _stop_interpreter(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
     """End an interpreter and the processes that it runs."""
-    process.terminate()  # It ends what it runs.
+    process.terminate()  # The process then stops the command that it runs.
     channel.close()
     forget_group(process)
     try:

@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, type) or not hasattr(value, "SerializeToString"):
             return NotImplemented
         source = self._held.enter_context(loadable_form(value))
-        if isinstance(source, str):  # More than the format allows.
+        if isinstance(source, str):  # Models above protobuf's limit are exchanged as a path.
             return _load_model, (source,)
         return _parse_model, (type(value), pickle.PickleBuffer(source))
 
@@ -141,7 +141,7 @@ def receive(channel: socket.socket) -> list[memoryview]:
 
 def load(message: Sequence[memoryview]) -> Any:
     """Return the object of a message; its classes must be importable."""
-    # From our own process, through a private socket.
+    # Unpickling is safe, because the data is from our own process, through a private socket.
     return pickle.loads(message[0], buffers=message[1:])
 
 

@@ -191,7 +191,7 @@ def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
     try:
         succeeded, answer = pickle.load(
             exchange
-        )  # From this program's own process, through a file without a name.
+        )  # Unpickling is safe, because the data is from our own process, through an unnamed file.
     except Exception as error:
         code = os.WEXITSTATUS(status)
         raise BackendError(f"{what} ended without a result, with exit code {code}.") from error
@@ -201,6 +201,7 @@ def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
         raise BackendError(
             f"{what} ran out of memory.", hint="Use a smaller batch, or fewer outputs at a time."
         )
-    if isinstance(answer, SystemExit):  # Asked for by a library, or by SIGTERM: of its own process.
+    if isinstance(answer, SystemExit):
+        # A library or SIGTERM ended the forked process, not this one.
         raise BackendError(f"{what} ended its process with exit code {answer.code}.")
     raise answer

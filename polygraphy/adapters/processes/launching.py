@@ -227,7 +227,7 @@ class _ForkedProcess:
         if self._other is not None:
             return self._other.reap()
         if self._answer is None and self.pid is None:
-            self._waiting.close()  # The import may take forever.
+            self._waiting.close()  # Do not wait for the imports, which may take forever.
         answer = self._answer or self._waiting.stop(self._number)
         code = int(answer.get("code", _KILLED))
         return _ProcessUsage(code, answer.get("cpu", 0.0), answer.get("memory", 0))
@@ -251,7 +251,7 @@ class LaunchedProcess:
         self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
         self._start = time.monotonic()
-        # The previous owner of the lock may have done it.
+        # The previous owner of the lock may have finished the job.
         with suppress(FileError, OSError, ValueError):
             self._done: Mapping[str, Any] | None = json.loads(Path(job.result).read_bytes())
             self._release_lock()
@@ -294,7 +294,8 @@ class LaunchedProcess:
     def _end(self, how: str) -> Mapping[str, Any]:
         """Kill the process, and return its record with the way it ended."""
         code, cpu, memory = self._process.reap()
-        self._done = {}  # Nothing is left to stop, also where the record cannot be written.
+        # The process has ended, so there is nothing to stop, even if its record cannot be written.
+        self._done = {}
         if how == "exit" and code in _FROM_OUTSIDE:
             time.sleep(_GRACE)
         record: dict[str, Any] = {
@@ -380,7 +381,7 @@ def _lock_file(path: str) -> _Lock | None:
             os.close(descriptor)
             return None
         except OSError as error:
-            # Some file systems have no locks, so every process computes it.
+            # If the file system has no locks, every process runs the job.
             if error.errno not in _NO_LOCKS:
                 os.close(descriptor)
                 raise

@@ -189,7 +189,7 @@ class WarmProcess:
             return
         succeeded, answer = self._receive(message, self._limits[0])
         if not succeeded:
-            self.close()  # What it should keep is not there.
+            self.close()  # The process could not receive what it should keep, so it is not usable.
             raise answer
 
     @contextmanager
@@ -241,7 +241,8 @@ class WarmProcess:
             return
         environment = {k: v for k, v in os.environ.items() if k not in _CHANGING}
         if self._process is not None and self._environment != environment:
-            self.close()  # Libraries read settings when they are loaded.
+            # Libraries in the process read settings when they were loaded, so start a new one.
+            self.close()
         if self._process is not None:
             return
         if self._crashes >= _MOST_CRASHES:
@@ -259,7 +260,8 @@ class WarmProcess:
                 stdout=subprocess.DEVNULL,
             )
         self._process = process
-        self._end = finalize(self, _stop, process, self._channel, os.getpid())  # Also at the end.
+        # Stops the process when the interpreter exits.
+        self._end = finalize(self, _stop, process, self._channel, os.getpid())
 
 
 def _stop(process: subprocess.Popen[bytes], channel: socket.socket, owner: int) -> None:
@@ -355,7 +357,7 @@ def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
     except MemoryError:
         hint = "Use a smaller batch, or fewer outputs at a time."
         return False, BackendError("It ran out of memory.", hint=hint)
-    except SystemExit as end:  # Asked for by a library.
+    except SystemExit as end:  # A library called `sys.exit`.
         return False, BackendError(f"It ended its process with exit code {end.code}.")
     except BaseException as error:
         return False, error

@@ -66,7 +66,7 @@ def main() -> None:
     """Answer requests until standard input is closed."""
     signal.signal(signal.SIGTERM, _exit_on_signal)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # Imports may write output.
+    os.dup2(2, 1)  # Imported modules may write output, which must not mix with answers.
     channel = socket.socket(fileno=os.dup(0))
     files: deque[int] = deque()
     prepare = make_follower(os.getpid())
@@ -154,7 +154,8 @@ def _start_command_line(
         prepare()
         os.close(reading)
         _run_forked(request, files[0], writing)
-    with suppress(OSError):  # It does so itself, too; the first one wins.
+    with suppress(OSError):
+        # The child sets its group as well, because either process may run first.
         os.setpgid(pid, pid)
     for descriptor in (writing, *files):
         os.close(descriptor)
@@ -173,11 +174,12 @@ def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
         timed_out = not has_ended and _has_expired(running.deadline)
         if not (has_ended or timed_out):
             continue
-        _kill_group(running.pid)  # And what it has started.
+        _kill_group(running.pid)  # Kill the processes that the command started as well.
         _, status, usage = os.wait4(running.pid, 0)
         del _running[number]
         with os.fdopen(running.report, "rb") as report:
-            # Processes that the command left may hold it open.
+            # Do not wait for the end of the pipe: processes that the command started may keep it
+            # open.
             os.set_blocking(running.report, False)
             used = (report.read() or b"").decode().split()
         code = 0 if timed_out else os.waitstatus_to_exitcode(status)
@@ -213,7 +215,8 @@ def _run_forked(request: dict[str, Any], output: int, report: int) -> NoReturn:
         sys.argv[:] = request["words"]
         code = _exit_code_of_program()
         names = [name for name in sys.modules if name.partition(".")[0] in _IMPORTED_EARLY]
-        os.set_blocking(report, False)  # What does not fit is imported later.
+        # Names that do not fit into the pipe are dropped; their modules are imported later.
+        os.set_blocking(report, False)
         with suppress(OSError):
             os.write(report, "\n".join(names).encode())
     finally:

@@ -123,7 +123,7 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
         launched = launch(new_job, given_limits, device, shared=not new_job.exclusive)
         if launched is not None:
             break
-        Event().wait(_PATIENCE)  # The process of a dead worker may just be ending.
+        Event().wait(_PATIENCE)  # Wait, because the process of a dead worker may still be ending.
     try:
         while (record := launched.poll(_PATIENCE)) is None:
             pass
@@ -155,15 +155,17 @@ def _connect() -> None:
     local_name = str(Path(polygraphy.__file__).resolve().parent.parent)
     paths = os.pathsep.join(filter(None, [local_name, os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # As without Ray: its own are 15 nicer.
+    # The same priority as without Ray; by default, Ray's workers have a niceness of 15.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         with TemporaryDirectory(prefix="polygraphy-") as empty, _in_folder(empty):
             ray.init(  # Workers import from the folder that is current now, before anything else.
-                os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.
+                # "local" ignores clusters that ran on this machine before.
+                os.environ.get("RAY_ADDRESS") or "local",
                 runtime_env={"env_vars": {"PYTHONPATH": paths}},
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-    except Exception as error:  # Whatever a cluster says that is not there.
+    except Exception as error:  # Ray raises various errors if there is no cluster.
         line = str(error).strip().partition("\n")[0]
         raise BackendError(f"Ray cannot be used: {line}", backend="ray") from error

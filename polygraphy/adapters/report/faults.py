@@ -33,7 +33,8 @@ class Listeners:
             for method in methods:
                 method(*args, **kwargs)
 
-        self.__dict__[name] = call_all  # Found without asking, from now on.
+        # Cache the function, so that `__getattr__` is not called again.
+        self.__dict__[name] = call_all
         return call_all
 
 

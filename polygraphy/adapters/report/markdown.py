@@ -217,7 +217,7 @@ def annotate(document: Document) -> None:
             with Path(path).open("a", encoding="utf-8", errors="replace") as stream:
                 stream.write(markdown_of(document))
     if sys.stderr is not None:
-        # Both streams are read; standard output may hold the document.
+        # Errors also go to standard error, because standard output may contain the document.
         sys.stderr.write("".join(f"{line}\n" for line in error_lines(document)))
 
 

@@ -107,7 +107,7 @@ def first_model(paths: Sequence[str]) -> Model | None:
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
                 described = function_for(describe_file, "onnx")(source, detail)
-            except PolygraphyException:  # The report is about more than the model.
+            except PolygraphyException:  # The report is useful without the model.
                 return None
             return described if isinstance(described, Model) else None
     return None
@@ -460,7 +460,7 @@ def _take_standard_output() -> TextIO | None:
     """Return a stream for the document alone (None if standard output is closed); redirect all
     other output, also of child processes, to standard error.
     """
-    stdout: TextIO | None = sys.stdout  # None where it was closed before the start.
+    stdout: TextIO | None = sys.stdout  # None if it was closed before the start.
     if stdout is None:
         return None
     stdout.flush()
@@ -476,8 +476,9 @@ def _take_standard_output() -> TextIO | None:
 
 def _print_text(stream: TextIO, text: str) -> None:
     """Write a text to a stream, with GitHub's workflow commands in it disabled."""
-    with suppress(BrokenPipeError):  # Who would have read it went away.
+    with suppress(BrokenPipeError):  # The reader closed the pipe.
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            text = without_commands(text, hash_sign="\\u0023")  # The same text as JSON.
+            # In JSON, this escape is the same character.
+            text = without_commands(text, hash_sign="\\u0023")
         stream.write(text)
         stream.flush()

@@ -31,7 +31,7 @@ _NOT_COMPUTED = {
     "Variable",
     "VariableV2",
 }
-# What stands at the end of graphs for training, and is no result.
+# Operations without a result, at the end of graphs for training.
 _SIDE_EFFECTS = {
     "Assert",
     "Assign",
@@ -45,7 +45,8 @@ _SIDE_EFFECTS = {
     "ShardedFilename",
     "VarIsInitializedOp",
 }
-# The old control flow: where values enter loops and branches, and where they leave them.
+# Version 1 of TensorFlow's control flow: operations that enter loops and branches, and those that
+# leave them.
 _ENTRANCES = {"Enter": {"Exit"}, "Switch": {"Exit", "Merge"}}
 
 
@@ -311,10 +312,10 @@ def freeze_function(function: Any, names: Mapping[str, str] | None = None) -> Gr
         names: the names of the outputs, by tensor of the function; without a free name, an output
             has the name of its tensor.
     """
-    # The one way to freeze a function; every converter imports it from here.
+    # A private module, but the only way to freeze a function; all converters use it.
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    # While and If stay what they are: their lowered forms cannot be fetched, nor converted.
+    # Keep While and If, because their lowered forms can be neither fetched nor converted.
     frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
     definition = frozen.graph.as_graph_def()
     returned = [tensor.name for tensor in frozen.outputs]
@@ -345,7 +346,7 @@ def freeze_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
     kept_names = [name for name in map(op_name, outputs) if name not in inputs]
     constant = v1.graph_util.convert_variables_to_constants(session, definition, kept_names)
-    # It keeps what the outputs need only; inputs that they do not need are inputs all the same.
+    # TensorFlow keeps only nodes that the outputs depend on; add the unused inputs again.
     names = {node.name for node in constant.node}
     constant.node.extend(
         node for node in definition.node if node.name in inputs and node.name not in names

@@ -58,7 +58,7 @@ _HINTS = (
     ("OOM when allocating", "Out of memory: use a smaller batch."),
     ("please upgrade", "It was saved by a newer release."),
 )
-# About a file that cannot be loaded, rather than about what this TensorFlow cannot do.
+# These messages mean that the file cannot be loaded, not that this TensorFlow lacks a feature.
 _LAMBDA = "of a `Lambda` layer"
 _LAMBDA_HINT = (
     "The code in the file is never run: save the model as a SavedModel where it is defined."

@@ -143,7 +143,7 @@ class OnnxFromTfGraph(BaseLoader):
         """
         graph, outputs = evaluate(self._graph)
         tensorflow_module()
-        # Where it is talkative, so is every module of it, whatever TensorFlow's level is.
+        # Set the level of tf2onnx for all of its modules, regardless of TensorFlow's level.
         level = logging.INFO if G_LOGGER.is_enabled_for(G_LOGGER.VERBOSE) else logging.ERROR
         logging.getLogger("tf2onnx").setLevel(level)
         inputs = [tensor.name for tensor in input_tensors(graph)]
@@ -220,7 +220,8 @@ class SaveGraph(BaseLoader):
         """
         graph, outputs = evaluate(self._graph)
         if self._path is not None:
-            # What leads to the outputs only: a graph alone tells them by its ends.
+            # Remove nodes that do not lead to the outputs, because a plain graph has no list of
+            # outputs.
             content = prune_graph(graph.as_graph_def(), outputs).SerializeToString(
                 deterministic=True
             )

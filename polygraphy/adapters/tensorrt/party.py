@@ -211,7 +211,8 @@ def widen_ranges(ranges: Sequence[DomainProfile], shapes: Shapes) -> list[Domain
     steps = max(spans, default=0) + 1
     wider = DomainProfile()
     for name, shape in shapes.items():
-        # The largest shapes are those of a later step, and must fit each other.
+        # The largest shapes of all inputs must be those of the same later step, so that they fit
+        # each other.
         largest = np.add(shape, steps * growth[name])
         wider.add(name, ranges[-1][name].min, shape, [*largest])
     return [*ranges[:-1], wider]

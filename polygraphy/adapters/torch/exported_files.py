@@ -36,7 +36,8 @@ def _refuse_pickles(path: Path) -> Iterator[None]:
     are accepted once they are imported: example inputs of its exporter contain them.
     """
     load = torch.load
-    allow = getattr(torch.serialization, "safe_globals", lambda _types: nullcontext())  # Since 2.5.
+    # Available since PyTorch 2.5.
+    allow = getattr(torch.serialization, "safe_globals", lambda _types: nullcontext())
     values = vars(sys.modules[_CACHES]).values() if _CACHES in sys.modules else ()
     caches = [value for value in values if getattr(value, "__module__", "") == _CACHES]
     caches = [value for value in caches if isinstance(value, type)]

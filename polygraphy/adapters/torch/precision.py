@@ -77,9 +77,9 @@ def disable_tf32() -> Iterator[None]:
 def _operations(model: Any) -> Iterable[str]:
     """Yield the names of modules and operations, in lower case."""
     nodes = getattr(getattr(model, "graph", None), "nodes", ())
-    if callable(nodes):  # TorchScript.
+    if callable(nodes):  # TorchScript has a method `nodes`.
         yield from (str(node.kind()).lower() for node in nodes())
-    else:  # An exported program.
+    else:  # An exported program has an attribute `nodes`.
         yield from (str(node.target).lower() for node in nodes)
     if isinstance(model, torch.nn.Module):
         for module in model.modules():

@@ -55,7 +55,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # The first line of some says nothing, as that a state does not fit.
+        # Some messages start with a heading that ends with a colon, so also use their second line.
         text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])[:_LONGEST]
         frame = user_frame(error)
         name = f"{kind}: {text.rstrip('.')}{frame}." if text else f"{kind}{frame}."
@@ -206,7 +206,8 @@ class ExportedModule:
 
     def _arrange_inputs(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         """Return tensors as positional and keyword arguments of the program."""
-        from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
+        # A private module, but the description of arguments has no public name.
+        from torch.utils import _pytree as pytree
 
         given_tensors = iter(tensors)
         described = self.inputs() or TensorMetadata()
@@ -450,7 +451,7 @@ def get_model(loader: Any) -> Any:
         UsageError: a script names a class of modules, whose weights would be random.
         BackendError: the loader raised an exception.
     """
-    # Mistakes in a path or a name are reported before PyTorch is imported, which takes seconds.
+    # Check the path and name first, because importing PyTorch takes seconds.
     if not isinstance(loader, BaseLoader) and is_model(loader):
         return loader
     with translate_errors("get"):
@@ -505,7 +506,7 @@ def program_of(model: Any) -> Program:
     """Return a model as a program that can be run; raise UsageError if it is not a model."""
     if isinstance(model, torch.export.ExportedProgram):
         return ExportedModule(model)
-    if isinstance(model, torch.nn.Module):  # So is TorchScript.
+    if isinstance(model, torch.nn.Module):  # TorchScript modules are instances as well.
         return Module(model)
     raise UsageError(
         "A PyTorch model must be a torch.nn.Module, TorchScript or a"
@@ -537,7 +538,8 @@ class TorchFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")
-        load_script = torch.jit.load  # Without PyTorch, this is the error for any file.
+        # If PyTorch is not installed, this line raises the error, for any kind of file.
+        load_script = torch.jit.load
         kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":
@@ -594,7 +596,7 @@ def _is_state(path: Path) -> bool:
     with path.open("rb") as file:
         if not file.read(2).startswith(
             (b"PK", b"\x80")
-        ):  # An archive, or a pickle of old releases.
+        ):  # Files of PyTorch: zip archives, and pickles of old releases.
             return False
     try:
         loaded = torch.load(str(path), weights_only=True, map_location="meta")

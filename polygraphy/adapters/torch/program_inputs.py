@@ -31,7 +31,7 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
     names = [name for name in feed if name not in named]
     missing = [name for name in wanted if name not in named]
     needless = program.unread_inputs() if isinstance(program, ExportedModule) else set()
-    # What only few fit first: inputs may be in another order.
+    # Start with the inputs that match the fewest arrays, because their order may differ.
     for name in sorted(missing, key=lambda name: sum(_fits(feed[x], wanted[name]) for x in names)):
         fitting = (text for text in names if _fits(feed[text], wanted[name]))
         named[name] = (
@@ -68,7 +68,7 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
 
 def _fits(array: Any, wanted: Any) -> bool:
     """Return whether an array has the shape and the kind of data type of an input."""
-    if wanted.shape is None:  # A parameter of a module, of which nothing is known.
+    if wanted.shape is None:  # Nothing is known about a parameter of `forward`.
         return True
     shape = numpy.shape(array)
     is_same = len(shape) == len(wanted.shape) and all(

@@ -71,7 +71,8 @@ def record_call(
         tensors: its inputs.
         keep: called with name and value of each result.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode  # No other name shows operations.
+    # A private module, but the only way to record operations.
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     recording = ModuleRecording()
     held_names = {
@@ -84,7 +85,7 @@ def record_call(
     def name_of_tensor(tensor: Any) -> str:
         """Return the name of a tensor; an unknown one becomes a constant."""
         name = getattr(tensor, _NAME, None) or held_names.get(id(tensor))
-        if name is None:  # Made by Python itself.
+        if name is None:  # The operation has no name, because Python created the tensor.
             name = f"constant_{len(recording.weights)}"
             setattr(tensor, _NAME, name)
         if name not in recording.calls and name not in names:

@@ -137,7 +137,8 @@ class PytRunner(BaseRunner):
         """Restore the mode and device of the model, release it, and free memory of the device."""
         if self._program is not None:
             self._program.stop()
-            if self._former_place is not None and self._place.type != "meta":  # It has no values.
+            if self._former_place is not None and self._place.type != "meta":
+                # Tensors on the device "meta" have no values.
                 self._program.move(self._former_place)
         self._program = self._former_place = None
         release_cached_memory(self._place)
@@ -234,12 +235,13 @@ def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
         parts = list(result.items())
     elif isinstance(result, (tuple, list)):
         parts = list(enumerate(result))
-    elif isinstance(layers := getattr(result, "layers", None), list):  # A cache of transformers.
+    elif isinstance(layers := getattr(result, "layers", None), list):
+        # The result is a cache of the transformers package.
         names = ("keys", "values", "cumulative_length")
         entries = [{each: getattr(layer, each, None) for each in names} for layer in layers]
         parts = [("layers", entries)]
     else:
-        return []  # None, a number: only tensors are outputs.
+        return []  # Other values, such as None or numbers, are not outputs.
     return [
         tensor
         for key, value in parts

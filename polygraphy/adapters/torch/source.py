@@ -80,7 +80,8 @@ class TorchProgram:
         self._moved: tuple[Program, Any] | None = None
         self._model: Any = None
         self._opened: dict[Any, OpenedTorch] = {}
-        self._runs: dict[tuple[str, ...], OpenedTorch] = {}  # By the names of the data.
+        # Keys are the names of the inputs in the data.
+        self._runs: dict[tuple[str, ...], OpenedTorch] = {}
 
     def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the program opened for data, once for each of their shapes."""
@@ -204,7 +205,8 @@ class TorchProgram:
                 recording = record_call(
                     program.model, [name for name in names if names[name]], args
                 )
-        except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
+        except Exception:
+            # Code of the module, or TorchScript, can raise anything while it is traced.
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
         recorded = (
             "torch.export does not support the module, so its operations were recorded while it"
@@ -295,7 +297,7 @@ class OpenedTorch:
             with torch.no_grad():
                 operation = self._compute_operation(name, known_values)
             return array_from(operation) if isinstance(operation, torch.Tensor) else None
-        except Exception:  # Not every operator computes in float64, or by itself.
+        except Exception:  # Some operators do not support float64, or cannot run in isolation.
             return None
 
     def condition_of(self, name: str) -> str:
@@ -305,7 +307,7 @@ class OpenedTorch:
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
         origin = Origin.of(frames_in(trace or ""), "")
         if origin is None or getline(origin.path, origin.line).strip() not in str(trace):
-            return ""  # The file has changed since then.
+            return ""  # The source file has changed since the export.
         return describe_condition(origin.path, origin.line)
 
     def line_of_number(self, name: str) -> str:

@@ -45,7 +45,8 @@ class _Scale:
     def __init__(self, values: Sequence[float]) -> None:
         """Choose the ends of the axis from the values."""
         sizes = sorted(value for value in values if isfinite(value) and value > 0) or [1e-9, 1.0]
-        # A few that are far below the others would take the room of those: they are at the bottom.
+        # The axis starts at the 2% quantile. A few much smaller values are drawn at the bottom, so
+        # that they do not compress the others.
         self.low = floor(log10(sizes[len(sizes) // 50]))
         self.high = max(ceil(log10(sizes[-1])), self.low + 1)
 

@@ -41,7 +41,8 @@ from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
 
 _ADDRESS = "127.0.0.1"
-_SITES = ("none", "same-origin")  # A browser says so of what the user opens, or the page itself.
+# `Sec-Fetch-Site` of requests by the user, and by the page itself.
+_SITES = ("none", "same-origin")
 
 
 def serve_page(page: str, port: int, announce: Callable[[str], Any]) -> None:
@@ -186,7 +187,8 @@ def _words(row: OutputRow) -> str:
     return "passed" if row.passed else "differs"
 
 
-_MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
+# Limit for lists in attributes; the page shows the number of omitted elements.
+_MOST_ELEMENTS = 200
 _MOST_LETTERS = 2000
 
 

@@ -185,7 +185,7 @@ def _node(
         first=y + 17, second=y + 33, third=y + 48, op=shorten_text(node.op, 24),
         label=shorten_text(label, 24), text=text,
     )  # fmt: skip
-    # In a group of its own, because the style of a node is also that of the texts behind it.
+    # Use a separate group, because the style of a node also applies to the following text.
     start = Markup("<g>") if link is None else Markup('<a href="#{}">').format(link)
     return start + drawn + Markup("</g>" if link is None else "</a>")
 

@@ -51,12 +51,13 @@ _others = defer_names(
 
 def __getattr__(name: str) -> Any:
     """Return a name from `polygraphy.legacy.trt`, imported on first use."""
-    if name == "TRT_LOGGER":  # None until the logger is requested.
+    if name == "TRT_LOGGER":  # None before the logger is first used.
         return existing_trt_logger()
     return _others(name)
 
 
-# What only older versions had; functions that scripts replace here are found here.
+# Functions of older versions. Scripts that replace functions in this module affect its other
+# functions.
 
 
 @mod.deprecate("2.0", "ICudaEngine.num_io_tensors")

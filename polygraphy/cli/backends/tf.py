@@ -110,7 +110,7 @@ def _tensorrt_conversion(values: Values) -> Call:
     """Return the call that lets TensorRT run parts of a graph."""
     from polygraphy.cli.backends.trt.config_options import (
         TrtConfigOptions,
-    )  # See `_check_tensorrt`.
+    )  # Imported here, because the TensorRT backend may be missing.
 
     pools = values[TrtConfigOptions].pool_limit or {}
     workspace = {"max_workspace_size": pools["workspace"]} if "workspace" in pools else {}

@@ -308,7 +308,8 @@ class Rest(Texts):
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the flag and all words."""
-        return [*flags[:1], *words]  # Words with a dash also belong to it.
+        # No `--` is needed, because this option accepts words with a dash.
+        return [*flags[:1], *words]
 
 
 NAMED_RUNNER = "--runner"

@@ -264,7 +264,7 @@ def _threshold_option(row: Metric) -> Any:
 
 
 FunctionOptions = attr.make_class(
-    "FunctionOptions",  # Its fields have the names of the functions.
+    "FunctionOptions",  # The fields of the group have the names of the functions.
     {name: _threshold_option(row) for name, row in THRESHOLDS.items()},
     bases=(Options,),
     frozen=True,

@@ -102,8 +102,8 @@ def check_log_and_program(values: Values) -> None:
     other_names: set[str] = set()
     for flag, path in written:
         resolved = _resolve_path(path)
-        # A report is written last: over whatever the program has saved by then.
-        # os.path.isfile, because Path.is_file rejects long names.
+        # A report is written last, so it would overwrite a file that the program saves earlier.
+        # `os.path.isfile`, because `Path.is_file` raises an error for long names.
         is_there = flag == "--report" or isfile(resolved)  # noqa: PTH113
         is_taken = (resolved in named and is_there) or resolved in other_names
         other_names.add(resolved)
@@ -193,7 +193,8 @@ def _check_symbol(path: str, symbol: str) -> None:
             return
     defined = [getattr(node, "name", "_") for node in tree.body]
     public = [name for name in defined if not name.startswith("_")]
-    if public and not known_names & {symbol, "*", "__getattr__"}:  # Else its imports may say more.
+    if public and not known_names & {symbol, "*", "__getattr__"}:
+        # Otherwise, running the script may give a better error.
         raise UnknownNameError(f"In the script {path}, the name", symbol, public)
 
 
@@ -213,5 +214,5 @@ def _resolve_path(path: str) -> str:
     """Return a path with links resolved."""
     try:
         return realpath(path)
-    except (OSError, ValueError):  # Nothing can be there.
+    except (OSError, ValueError):  # The path is invalid, so no file exists there.
         return normpath(path)

@@ -658,8 +658,7 @@ def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> 
         (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
         for i in range(rank)
     ]
-    for extra_step in range(max(steps)):
-        # Up to `stride - 1` further elements may be padded, because no window reaches them.
+    for extra_step in range(max(steps)):  # No window reaches these elements.
         sums = [
             max(value, 0) + (extra_step if step > extra_step else 0)
             for value, step in zip(least, steps)

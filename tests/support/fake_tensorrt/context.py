@@ -45,7 +45,7 @@ class CommonContext:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.addresses: dict[str, int] = {}
         self.allocators: dict[str, Any] = {}
-        self.changes = 0  # A graph must not be launched after one.
+        self.changes = 0  # Number of changes, because a graph must not be launched after a change.
         self.profile = self._first_profile()
 
     def _first_profile(self) -> int:
@@ -302,7 +302,7 @@ class OldContext(CommonContext):
 
     @profiler.setter
     def profiler(self, value: Any) -> None:
-        if value is not None:  # None is ignored.
+        if value is not None:  # TensorRT ignores None.
             self._kept_profiler = value
 
     def _first_profile(self) -> int:

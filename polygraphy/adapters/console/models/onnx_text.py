@@ -117,7 +117,8 @@ def _value_lines(weight: Weight) -> list[str]:
         source = f", from {weight.location}" if weight.location else ""
         return [f"({weight.nbytes} bytes{source}, not shown)"]
     values = np.asarray(weight.values)
-    if values.size == 1 and values.dtype.kind in "iu":  # NumPy's text takes a tenth of the lines.
+    if values.size == 1 and values.dtype.kind in "iu":
+        # Format a single integer directly, because NumPy's formatter is slow.
         return [f"{'[' * values.ndim}{values.item()}{']' * values.ndim}"]
     return str(values).splitlines() or [""]
 

@@ -117,7 +117,8 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
         ContentError: an array holds Python objects, or the format cannot take a name.
     """
     plain = {name: _little_endian(array) for name, array in tensors.items()}
-    ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)  # Align the data.
+    # Large element types first, so that all data is aligned.
+    ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)
     header: dict[str, Any] = {}
     own_values: dict[str, Any] = {}
     position = 0

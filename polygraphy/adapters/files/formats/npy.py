@@ -189,7 +189,7 @@ def _data_start(head: bytes) -> int:
     return 8 + size_bytes + int.from_bytes(head[8 : 8 + size_bytes], "little")
 
 
-@lru_cache(maxsize=256)  # NumPy's parser compiles Python.
+@lru_cache(maxsize=256)  # Cached, because NumPy's parser of headers compiles Python code.
 def _parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return the shape, whether the array is in Fortran order, and the data type."""
     stream = BytesIO(head)

@@ -18,8 +18,8 @@ from polygraphy.adapters.files.json.json_codec import (
     marker_key,
 )
 
-# Chunks, of which the text has 64 KiB, stay in the processor's cache and below the size from which
-# malloc maps fresh memory: larger ones take twice the time. Multiples of 3 and of 4.
+# A chunk has 64 KiB of text, which fits into the processor's cache. Larger chunks take twice the
+# time, because malloc maps new memory for them. Sizes are multiples of 3 and of 4.
 _BYTES_PER_CHUNK = 48 * 1024
 _CHARACTERS_PER_CHUNK = 64 * 1024
 

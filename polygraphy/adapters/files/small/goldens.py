@@ -147,7 +147,7 @@ def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
 
 def _git_output(words: Sequence[str], folder: Path) -> bytes:
     """Return the output of git; empty if it fails."""
-    import subprocess  # Only failures use it.
+    import subprocess  # Imported here, because only failures use it.
 
     try:
         completed_process = subprocess.run(

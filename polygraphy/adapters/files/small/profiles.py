@@ -162,7 +162,7 @@ def _decode_profile(entry: Mapping[str, Any], models: Sequence[ModelNodes]) -> E
     execution_profile = ExecutionProfile(model=None if model is None else models[model], **fields)
     sum(execution_profile.run_times), sum(
         execution_profile.plain_times
-    ), execution_profile.node_time  # Numbers.
+    ), execution_profile.node_time  # Raises an error if any of these is not a number.
     return execution_profile
 
 

@@ -169,5 +169,5 @@ def _with_weights(path: str) -> Iterator[str]:
     if format_named(path) == "onnx" and Path(path).is_file():
         try:
             yield from weight_files(path)
-        except ModelError:  # Its cells will report this.
+        except ModelError:  # The cells of this model will report the error.
             return

@@ -35,9 +35,9 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay
 
-# After the key comes the base64 text of what .npy files, or zip archives (.npz and PyTorch's),
-# start with. Should the first quotation mark be an escaped one, then the key is a longer one; but
-# that its value is a string holds all the same.
+# Matches a key followed by base64 text of an .npy file or a zip archive (.npz and PyTorch). If the
+# first quotation mark is escaped, the key is longer, but the value is a string in this case as
+# well.
 _ARRAY_START = re.compile(rb'"(?:array|tensor)"[ \t\r\n]{0,64}:[ \t\r\n]{0,64}"(?=k05VTVBZ|UEsDB)')
 _LONGEST_START = 8 + 64 + 1 + 64 + 1 + 8
 
@@ -50,7 +50,7 @@ _AHEAD_BYTES = 1 << 18
 _TEXT_START = re.compile(rb'(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\0 \t\r\n]*(?:[\[{"\-0-9tfnNI]|\Z)')
 """Perhaps a byte order mark, perhaps white space, and the first character of a value."""
 
-# Rest of a text that ends in the middle of a literal, a number or an escape.
+# Matches the end of a text that was cut off in a literal, a number or an escape.
 _UNFINISHED_TOKEN = re.compile(
     r"|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|Na?|-?I(?:n(?:f(?:i(?:n(?:it?)?)?)?)?)?|-|\.|[eE][+-]?"
 )
@@ -63,7 +63,7 @@ def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
     return os.read(descriptor, count)
 
 
-_read_at = getattr(os, "pread", _seek_and_read)  # Windows does not have it.
+_read_at = getattr(os, "pread", _seek_and_read)  # Windows lacks `pread`.
 
 
 class _File:
@@ -71,10 +71,12 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         """Open a file."""
-        # No file object: of one that is garbage together with this, Python might complain first.
+        # A descriptor instead of a file object, because Python could report an unclosed file before
+        # this object closes it.
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self.size = os.fstat(self._descriptor).st_size
-        self._ahead = (0, b"")  # Position and contents of the data that was read ahead.
+        # The data that was read ahead: its position in the file, and its bytes.
+        self._ahead = (0, b"")
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from `start` up to `stop`, or to the end of the file."""
@@ -151,7 +153,8 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
     """
     file = _File(path)
     start = file.read(0, _LONGEST_START)
-    if not _TEXT_START.match(start):  # Stop here: the file may be a model of several gigabytes.
+    if not _TEXT_START.match(start):
+        # Do not read further, because the file may be a model of several gigabytes.
         cause = json.JSONDecodeError("not JSON", start.decode(errors="replace"), 0)
         raise ContentError("it is not JSON text") from cause
     nonce = token_hex(16)
@@ -172,11 +175,11 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
 
 def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
     """Yield the text of a file, in order: bytes to parse, and the texts of arrays."""
-    # Text that was read but not yielded, its position in the file, and the start of the current
-    # array.
+    # Text that was read but not yielded.
     buffer = b""
-    position = 0  # where in the file it starts,
-    array_start: int | None = None  # and where the array starts that it is in the middle of.
+    position = 0  # Position in the file where the buffer starts.
+    # Position where the current array starts; None outside of arrays.
+    array_start: int | None = None
     while block := file.read(position + len(buffer), position + len(buffer) + block_bytes):
         buffer += block
         parsed_end = 0

@@ -61,12 +61,14 @@ def _array_values(array: np.ndarray[Any, Any]) -> Any:
     if array.size > LARGEST_LISTED:
         return _statistics(array)
     if array.dtype.kind == "c":
-        return np.stack([array.real, array.imag], axis=-1).tolist()  # Pairs of numbers.
+        # JSON lacks complex numbers, so write pairs of numbers.
+        return np.stack([array.real, array.imag], axis=-1).tolist()
     if array.dtype.kind in "biufU":
         return array.tolist()
     if array.dtype.kind in "OSMm":
         return array.astype(str).tolist()
-    return array.astype(np.float64).tolist()  # The narrow types of ml_dtypes.
+    # Elements of ml_dtypes' narrow types become Python numbers.
+    return array.astype(np.float64).tolist()
 
 
 def _statistics(array: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -207,7 +207,8 @@ class CastRules:
             if not name or self._types[name] != WIDE:
                 takes.append(None)
             elif is_alone and self._settings.takes(parameter.types):
-                takes.append(self._has_narrow_form(name))  # No other tensor must have this type.
+                # The type variable belongs to this operand alone, so the operand may become narrow.
+                takes.append(self._has_narrow_form(name))
             else:
                 takes.append(self._settings.takes(parameter.types))
         follows = {parameter.variable for parameter in inputs}

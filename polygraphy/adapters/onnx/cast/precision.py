@@ -255,7 +255,9 @@ def cast_in_place(
         keep_nodes=selection.keep_nodes | _wide_normalizations(model, dtype, weights),
     )
     functions = _cast_functions(model, inference, selection)
-    if "" not in versions:  # The model has no Casts, and no nodes in the standard domain.
+    if "" not in versions:
+        # A model without nodes in the standard domain may not import its opset, which the Casts
+        # need.
         return {}
     settings = CastSettings(
         elem_type=dtype.onnx(),
@@ -324,7 +326,7 @@ def _rename_tensors(graph: GraphProto, names: Mapping[str, str]) -> None:
     """Rename the tensors of a graph and its subgraphs."""
     weights = {tensor.name for tensor in graph.initializer}
     for value in graph.input:
-        if value.name in weights:  # Old versions of the format also list weights there.
+        if value.name in weights:  # Old versions of the format also list weights as inputs.
             value.name = names.get(value.name, value.name)
     for tensor in graph.initializer:
         tensor.name = names.get(tensor.name, tensor.name)

@@ -110,8 +110,9 @@ class _Walk:
 
     def __init__(self, functions: Mapping[str, object], lowered: Mapping[str, str]) -> None:
         """Set the functions of the model, and operators that compute in lower precision."""
-        self.types: dict[str, str] = {}  # Of each tensor its own data type,
-        self.coarsest: dict[str, str] = {}  # and the coarsest of those that led to it.
+        self.types: dict[str, str] = {}  # The data type of each tensor.
+        # The coarsest data type that a tensor was computed from.
+        self.coarsest: dict[str, str] = {}
         self.lowered: dict[str, None] = {}  # The operators that are not computed in float32.
         self._functions = functions
         self._dtypes = lowered
@@ -247,7 +248,7 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
         if graph_uses.is_inverted_mask(value.name):
             uses.append(_MASK)
         if uses:
-            # Every value must be valid for every use.
+            # Use the narrowest range, because every value must be valid for every use.
             hints[value.name] = min(uses, key=lambda hint: hint.high)
     return hints
 

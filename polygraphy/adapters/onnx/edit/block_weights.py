@@ -124,7 +124,8 @@ def _read_gather_of_blocks(
         stored = _unpack_last(stored, bits)
         zeros = None if zeros is None else _unpack_last(zeros, bits)
     axis = options.get("quantize_axis", 1) % stored.ndim
-    if zeros is None:  # Zero for int4 and uint4, and the middle value for bytes.
+    if zeros is None:
+        # The default zero point: 0 for int4 and uint4, and the middle value for bytes.
         zeros = numpy.full(scale.shape, float(2 ** (bits - 1) if is_in_bytes else 0))
     zeros = zeros.astype(numpy.float64)[..., : scale.shape[-1]]
     if dtype not in STORED or zeros.shape != scale.shape:
@@ -157,7 +158,8 @@ def _integer_weight(
     zeros = numpy.zeros(scale.shape) if zero is None else zero.astype(numpy.float64)
     zeros = numpy.broadcast_to(zeros.reshape(-1) if scale.ndim else zeros.reshape(()), scale.shape)
     scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zeros, axis)
-    if exact is not None and exact.ndim == 2:  # ONNX Runtime converts Gemm to MatMul.
+    if exact is not None and exact.ndim == 2:
+        # ONNX Runtime converts Gemm to MatMul, which can transpose the weight.
         is_turned = "_Transposed" in name or exact.shape != codes.shape
         exact = exact.T if is_turned and exact.T.shape == codes.shape else exact
     return scheme, codes.astype(numpy.float64), exact, None
@@ -223,7 +225,7 @@ def _block_weight(
         return None
     count = -(-columns // block)
     if scale.size != rows * count or packed.size * 8 < rows * columns * bits or packed.size % rows:
-        return None  # Invalid: NNCF 3.4 writes such nodes for a Gather.
+        return None  # Such nodes are invalid. NNCF 3.4 writes them for a Gather.
     codes = _unpack_codes(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
     scales = scale.astype(numpy.float64).reshape(rows, count)
     if stored is None:

@@ -137,7 +137,8 @@ def alter_node(
         if asks:
             kind, shape = weight.data_type, weight.dims
             graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
-        elif weight.name not in known_names:  # Several nodes can read it.
+        elif weight.name not in known_names:
+            # Several nodes can read a weight, so add it only once.
             add_weight(copy, weight, weight.name)
     node.op_type = variant.node.op
     given_names = {attribute.name for attribute in variant.node.attributes}
@@ -156,7 +157,8 @@ def alter_node(
     node.attribute.extend([*attributes, *items])
     if before != list(node.input) or items or node.op_type != op or is_rewired:
         del graph.value_info[:]
-        for tensor in graph.output:  # Its stated shape may be that of the node as it was.
+        for tensor in graph.output:
+            # The declared shape of an output may be the one of the original node.
             if tensor.type.HasField("tensor_type"):
                 tensor.type.tensor_type.ClearField("shape")
     return copy

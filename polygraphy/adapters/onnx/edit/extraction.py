@@ -261,7 +261,7 @@ def _describe_tensor(
 ) -> ValueInfoProto:
     """Return the declaration of a graph input or output, with the model's own comment."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
-        return copy_of(before)  # For example, a sequence.
+        return copy_of(before)  # The value is not a tensor, for example a sequence.
     if before is None:
         return value_info(name, meta)
     tensor = copy_of(before)

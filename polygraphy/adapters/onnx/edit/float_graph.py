@@ -251,7 +251,7 @@ def _restore_activation(
         reader.output[0] = f"{result}//read"
         makers[f"{result}//read"] = makers.pop(result)
     before = readers.pop(name, [])
-    # What is stored is what the integers make of the input of the Relu.
+    # The quantized values replace the Relu, so they are compared with its input.
     replace_input(name, raw, [node for node in before if node.op_type == QUANTIZE])
     replace_input(name, result, [node for node in before if node.op_type != QUANTIZE])
     maker.output[:] = [raw if one == name else one for one in maker.output]

@@ -106,7 +106,8 @@ class InsertNode(BaseLoader):
         node = onnx.helper.make_node(
             self._op, inputs, outputs, name=self._name, domain=self._domain
         )
-        for attribute, value in self._attrs.items():  # `make_node` sorts them.
+        for attribute, value in self._attrs.items():
+            # Added here, because `make_node` would sort them.
             node.attribute.append(onnx.helper.make_attribute(attribute, value))
         makers = producers(graph)
         position = max((makers[name] + 1 for name in inputs if name in makers), default=0)
@@ -209,7 +210,9 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
         for inner in graphs_of(node):
             count += _remove(inner, types)
     _redirect(graph, instead)
-    for node in staying:  # An output keeps its name; what makes it only passes something on.
+    for node in staying:
+        # A removed node that computes a graph output becomes an Identity, so that the output keeps
+        # its name.
         source, replacement = instead[node.output[0]], node.output[0]
         node.Clear()
         node.op_type, node.name = "Identity", f"{replacement}_passed_on"

@@ -133,7 +133,8 @@ class _Rewriter:
         self._parameters: dict[str, tuple[str, str]] = {}
         self._taken = {name for node in graph.node for name in node.output}
         self._weights = {weight.name: weight for weight in graph.initializer}
-        for name in self._weights:  # As ONNX Runtime names them; a Gather reads such a weight.
+        for name in self._weights:
+            # ONNX Runtime names a quantized weight so, for example one that a Gather reads.
             stem = name.removesuffix("_quantized")
             scale, zero = f"{stem}_scale", f"{stem}_zero_point"
             if stem != name and scale in self._weights and zero in self._weights:
@@ -188,7 +189,8 @@ class _Rewriter:
     def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
         """Yield a node that moves dequantized numbers, in place of one that moves integers."""
         scale, zero = self._parameters[node.input[0]]
-        for at in (0, 2) if node.op_type == "Pad" else (0,):  # The padding value is also a code.
+        for at in (0, 2) if node.op_type == "Pad" else (0,):
+            # The padding value of Pad is also quantized.
             if at < len(node.input) and node.input[at]:
                 text = f"{node.output[0]}//{at}"
                 yield _make_node(_DEQUANTIZE, [node.input[at], scale, zero], text)

@@ -197,7 +197,7 @@ class QuantizedModel:
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
-        self._unnamed: dict[str, str] = {}  # Name of an unnamed node before a removed Relu.
+        self._unnamed: dict[str, str] = {}  # Names of unnamed nodes before a removed Relu.
         missing: Sequence[MissingPair] = ()
         for reference in references[:1]:
             is_static = self.producer in ("static", "olive")
@@ -209,8 +209,6 @@ class QuantizedModel:
         self._add_operators()
         if self.sites:
             self._find_corrections()
-
-    # What there is.
 
     def named_reference(self, names: Mapping[str, str]) -> ModelProto | None:
         """Return the reference with other names; see the port."""
@@ -249,12 +247,12 @@ class QuantizedModel:
                     for alias in (name, *self._aliases.get(name, ()))
                 )
                 identity = self._unnamed.get(identity_of(node), identity_of(node))
-                if not node.name:  # ONNX Runtime renames what a graph output was computed as.
+                if not node.name:
+                    # ONNX Runtime renames the tensor of a graph output, so find the node by its
+                    # output.
                     identity = identity.removesuffix("_QuantizeLinear_Input")
                 found_nodes.append(FloatNode(identity, node.op_type, reads, makes, node.name))
         return found_nodes
-
-    # Other forms of the model.
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> ModelProto:
         """Return the model with an additional input that switches each site on or off."""
@@ -381,8 +379,6 @@ class QuantizedModel:
         editor = SchemeEditor(changed._model, changed.sites, changed._pairs, changed.nodes)
         editor.change(schemes)
         return changed
-
-    # How the model is assembled.
 
     def _copy_graph(self) -> tuple[ModelProto, GraphProto]:
         """Return a copy of the model and its graph, without declared shapes."""

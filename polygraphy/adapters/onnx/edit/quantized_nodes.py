@@ -189,8 +189,9 @@ def producer_of(model: ModelProto) -> str:
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
     stored = any(one.input[0] not in makes for one in reads)
-    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs, and
-    # infers shapes by itself, which ONNX Runtime notes.
+    # ModelOpt uses the quantizer of ONNX Runtime, but it keeps weights in floating point before
+    # their Q/DQ pairs, and infers shapes itself. ONNX Runtime leaves a note in the metadata if it
+    # infers them.
     is_modelopt = not stored and (
         pairs or not any(one.key == _NOTE for one in model.metadata_props)
     )
@@ -361,7 +362,7 @@ def _sites_behind(
         stores = [node for node in nodes if id(node) in stored]
         other_nodes = [node for node in nodes if id(node) not in stored]
         if stores and names[0].endswith(RAW):
-            other_nodes = []  # The Relu or Clip of that name is in the model while the site is off.
+            other_nodes = []  # If the site is off, the model contains the original Relu or Clip.
         if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and other_nodes):
             return sites_behind
         if stores:
@@ -396,7 +397,7 @@ class SiteForms:
         """Sort the nodes, and read their names once."""
         self._shell, self._weights, self._exact = model, weights, exact
         graph = model.graph
-        for _, on, off, output in choices:  # In the order of each form.
+        for _, on, off, output in choices:  # Choices have the order of the nodes in each form.
             graph.node.append(onnx.helper.make_node("Choice", [on, off], [output]))
         sort(graph)
         every = [node for node in graph.node if node.op_type != "Choice"]
@@ -507,7 +508,7 @@ class SiteForms:
             last = _last_name(source, names)
             if name in used and last in self._makers and last.endswith(("//on", "//off")):
                 new_names.setdefault(last, name)
-        if self._has_graphs:  # They can read weights.
+        if self._has_graphs:  # Subgraphs can also read weights.
             return new_names
         taken = {name for index in chosen for name in self._nodes[index][3]} | self._inputs
         taken.update(name for name in used if name not in self._makers)
@@ -526,7 +527,8 @@ class SiteForms:
     ) -> None:
         """Add the weights that nodes read."""
         graph = model.graph
-        for annotation in graph.quantization_annotation:  # They remain with their tensor.
+        for annotation in graph.quantization_annotation:
+            # Annotations of used tensors are kept, so the weights in them are used as well.
             if annotation.tensor_name in used:
                 entries = annotation.quant_parameter_tensor_names
                 used = {*used, *(entry.value for entry in entries)}

@@ -150,7 +150,7 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 _SPARSE = "SPARSE_2_4"
 _DOCUMENTATION = "polygraphy.doc_string"
-_FLOATS = (1, 10, 16)  # float32, float16, bfloat16: types that may be sparse
+_FLOATS = (1, 10, 16)  # Data types that may be sparse: float32, float16 and bfloat16.
 
 
 @mod.export(funcify=True)
@@ -227,7 +227,8 @@ def _strip_tensor(tensor: TensorProto, axis: int | None) -> None:
     for field in DATA_FIELDS:
         tensor.ClearField(field)
     tensor.raw_data = b""
-    if tensor.doc_string:  # Text before the mark replaced it.
+    if tensor.doc_string:
+        # The mark replaces the text in `doc_string`, so store the text elsewhere.
         tensor.metadata_props.add(key=_DOCUMENTATION, value=tensor.doc_string)
     tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
 

@@ -95,7 +95,8 @@ class ConstantNodes:
         positions = iter(range(len(self.graph.node)))
         delete_where(self.graph.node, lambda _: next(positions) not in ranks)
         order = iter([ranks[position] for position in sorted(ranks)])
-        self.graph.node.sort(key=lambda _: next(order))  # Keys are requested once, in order.
+        # `sort` calls the key function once for each node, in order.
+        self.graph.node.sort(key=lambda _: next(order))
         self._places = list(range(len(self._nodes)))
 
     def small_constant(self, name: str) -> Any:
@@ -157,7 +158,7 @@ class ConstantNodes:
         if name in self.values:
             return float(self.values[name].nbytes)
         if name in self.tensors:
-            return 0.0  # This constant only moves.
+            return 0.0  # A Constant node becomes a weight, which adds no bytes.
         return None if shape is None else prod(shape) * itemsize(kind)
 
     def cone(self, names: Iterable[str]) -> list[str]:
@@ -226,6 +227,6 @@ class ConstantNodes:
         positions = iter(range(len(self._nodes)))
         removed = delete_where(self.graph.node, lambda _: next(positions) in replaced)
         for name in names:
-            # Include subgraphs.
+            # Readers in subgraphs count as well.
             self.tensors[name] = add_weight(self._model, self._tensor(name), name, self.graph)
         return removed

@@ -423,7 +423,7 @@ class _Simplification:
         """Return a key that is equal for nodes with equal outputs; None if other things also
         matter."""
         if node.op_type in QUANTIZATION:
-            return None  # Backends look for these where they are.
+            return None  # Backends recognize patterns of these nodes, so keep them.
         signature = signature_of(node.op_type, "", self._versions.get("", 1))
         if signature is None or not signature.is_deterministic or node.op_type == "Dropout":
             return None
@@ -443,9 +443,6 @@ class _Simplification:
         if value is None or value.dtype.hasobject:
             return self._source(name)
         return tensor.data_type if tensor else 0, value.shape, value.tobytes()
-
-
-# Each rule returns whether the only output of a node equals its first input.
 
 
 def _is_idle_identity(_: NodeProto, __: GraphWalk) -> bool:
@@ -527,7 +524,7 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
             elements = walk.elements_of(name)
             yield None if elements is None else elements.values
             count = 0 if elements is None else len(elements.values)
-        else:  # Omitted axes and steps.
+        else:  # Defaults for omitted axes and steps.
             yield range(count) if position == 2 else [1] * count
 
 

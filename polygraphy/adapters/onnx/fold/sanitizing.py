@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def sanitize_model(model: ModelProto, *, fold_constants: bool = False) -> ModelProto:
     """Return a copy of a model with inferred types, and with folded constants; see the port."""
     impl: ModelProto = copy_of(model)
-    with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # This is only a trial.
+    with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # Hide errors, because this is only a trial.
         if fold_constants:
             impl = FoldConstants(impl, copy=False).call_impl()
         return InferShapes(impl, allow_onnxruntime=False).call_impl()

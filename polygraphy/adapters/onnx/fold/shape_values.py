@@ -519,7 +519,8 @@ class Sizes:
         self._shape_of = shape
         self._small = small
         self._compute = compute
-        self._made: dict[str, float] = {}  # Maximum number of elements.
+        # Upper limit for the number of elements of computed tensors.
+        self._made: dict[str, float] = {}
 
     def measure(self, node: NodeProto) -> float:
         """Return the maximum number of bytes of the results of a node; its operands must be

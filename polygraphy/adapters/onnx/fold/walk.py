@@ -166,8 +166,8 @@ def shapes_from_bodies(
         common_shapes = [common_shape(*pair) for pair in zip(*results)]
     elif node.op_type == "Loop":
         carried = node.input[_INNER_LOOP_ARGUMENTS:]
-        inside = results[0][1:]  # After the condition. The loop may have no iteration at all.
-        # There may be no iteration at all.
+        inside = results[0][1:]  # Skip the condition, which is the first output of the body.
+        # If the loop has no iterations, the initial values are the results.
         common_shapes = [
             common_shape(shape(name), indices) for name, indices in zip(carried, inside)
         ]
@@ -296,8 +296,6 @@ class GraphWalk:
         if has_opened:
             self.nodes.reorder()
             walk.has_opened = True
-
-    # Known facts about tensors, for `Operands`.
 
     def kind(self, name: str) -> str | None:
         """Return the type of a tensor; None if it is unknown."""
@@ -429,8 +427,6 @@ class GraphWalk:
         if shape is not None:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
         self._shapes[name] = shape
-
-    # Compute requested values.
 
     def _compute_value(self, name: str) -> Any:
         """Return the value of a small constant, computed now; None if that fails."""

@@ -35,7 +35,9 @@ def correct_declared_types(model: ModelProto) -> list[str]:
     try:
         check_expansion(bare)
         inferred = inference.infer_shapes(bare)
-    except Exception:  # Too large, or its own errors and those of protobuf: nothing is known.
+    except Exception:
+        # Without inferred types, the model can still be used. Inference fails for large models, and
+        # raises errors of its own and of protobuf.
         return []
     corrected = []
     for declared, known_graph in zip(_graphs(model.graph), _graphs(inferred.graph)):

@@ -69,7 +69,7 @@ class CheckModel(BaseLoader):
         if problem and _tidy_model(model):
             problem = checker_error(model)
         if problem and is_tolerated(problem):
-            # The checker stops there, and has not checked later nodes.
+            # The checker stopped at the first problem, so check the order of later nodes here.
             _check_order(model.graph, ChainMap())
             G_LOGGER.warning(f"The model is not entirely standard ONNX: {problem}")
         elif problem:
@@ -101,7 +101,8 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     child = outer.new_child(dict.fromkeys(value.name for value in graph.input))
     child.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
     child.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
-    version = child.maps[0]  # Nearly all names are here, and this lookup is faster.
+    # A direct lookup in the first map is faster, and nearly all names are there.
+    version = child.maps[0]
     for node in graph.node:
         for name in node.input[:]:
             if name and name not in version and name not in child:
@@ -162,7 +163,8 @@ def _checker_message(model: ModelProto) -> str:
     """Return the error of the checker; empty if there is none."""
     try:
         onnx.checker.check_model(model)
-    except Exception as error:  # onnx's own class, and the classes of protobuf's implementations.
+    except Exception as error:
+        # onnx raises its own class, and protobuf's implementations raise different ones.
         return " ".join(str(error).split())
     return ""
 

@@ -117,7 +117,7 @@ def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Paramet
     name = declared.type_str if declared.is_homogeneous else f"{declared.type_str}/any"
     try:
         types = declared.types
-    except TypeError:  # onnx 1.20 cannot return them.
+    except TypeError:  # onnx 1.20 cannot return some of the schemas.
         types = variables.get(declared.type_str, [declared.type_str])
     return Parameter(name, frozenset(types))
 
@@ -287,7 +287,9 @@ class TypeInference:
         self.calls.setdefault(key, set()).add(tuple(input_types))
         slot = (key, tuple(input_types))
         if slot not in self._results:
-            self._results[slot] = [None] * len(function.output)  # Functions cannot be recursive.
+            # A placeholder that prevents endless recursion in invalid models; functions cannot be
+            # recursive.
+            self._results[slot] = [None] * len(function.output)
             types = self.infer_function(function, input_types)
             self._results[slot] = [types[name] for name in function.output]
         return self._results[slot]

@@ -42,7 +42,7 @@ def producers(graph: GraphProto) -> dict[str, int]:
         ModelError: several nodes compute the same tensor.
     """
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output[:] if name}
-    # If an empty name is also counted, the only cost is another lookup.
+    # Empty names of omitted outputs only cause an unnecessary check.
     if len(makers) < sum(len(node.output) for node in graph.node):
         _refuse_duplicates(graph)
     return makers
@@ -108,7 +108,7 @@ def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
     nodes = list(graph.node)
     needed, used = dependencies_of(graph, {value.name for value in graph.output}.union(other_names))
     removed = sum(clean(inner) for index in needed for inner in graphs_of(nodes[index]))
-    if removed:  # What graphs inside took from here may not be used any more.
+    if removed:  # Subgraphs were removed, so the tensors that they read may be unused now.
         needed, used = dependencies_of(
             graph, {value.name for value in graph.output}.union(other_names)
         )
@@ -213,7 +213,8 @@ def sort(graph: GraphProto) -> bool:
     if all(index == rank for index, rank in ranks.items()):
         return changed
     positions = iter(range(len(nodes)))
-    graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are requested once, in order.
+    # `sort` calls the key function once for each node, in order.
+    graph.node.sort(key=lambda _: ranks[next(positions)])
     return True
 
 

@@ -51,7 +51,7 @@ def import_graph(model: ModelProto) -> Any:
     for name, constant in graph.tensors().items() if stored else ():
         if name in stored and isinstance(constant, gs.Constant):
             constant.values = _lazy_values_class()(stored[name])
-            constant.data_location = None  # Of values that are loaded.
+            constant.data_location = None  # The values are in memory now, not in an external file.
     for inner in all_graphs(model.graph):
         if inner is not model.graph:
             for tensor in inner.initializer:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 LIFTED_BY = "Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit."
 
-_BYTES_OF_NODE = 1024  # In a graph that was inlined and has inferred shapes.
-_PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
+_BYTES_OF_NODE = 1024  # Upper estimate for a graph with inlined functions and inferred shapes.
+# Upper estimate for copies of large weights: transposed, converted to a wider type, or repeated.
+_PER_BYTE = 8
 LONGEST_VECTOR = 1 << 16
 """More elements than any shape has dimensions: longer vectors are not propagated."""
 _LONGEST_COPY = 1 << 20
@@ -31,7 +32,7 @@ of a vocabulary are shorter."""
 _UNKNOWN_RANK = 16
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _SOURCES = frozenset({"Constant", "Shape"})
-_INTEGERS = (6, 7)  # int32 and int64
+_INTEGERS = (6, 7)  # Data types int32 and int64.
 _COPYING = frozenset({"Cast", "Concat", "Identity", "Slice", "Squeeze", "Unsqueeze"})
 """Operators through which the onnx package propagates lists of all types, not of integers alone."""
 

@@ -420,7 +420,7 @@ class OpenModel(OpenGraph):
             self.proto,
             [*(self.protos[index] for index in constants), *body.node],
             inputs=[
-                # Bodies rarely declare their inputs; the values are known.
+                # Describe the inputs by their values, because bodies rarely declare shapes.
                 value_info(
                     name,
                     MetadataTuple(
@@ -441,7 +441,8 @@ class OpenModel(OpenGraph):
         )
         inner.graph.name = body.name or inner.graph.name
         inner.graph.value_info.extend(body.value_info)
-        if any(describe_value(value).shape is None for value in outputs):  # Bodies may omit them.
+        if any(describe_value(value).shape is None for value in outputs):
+            # Bodies may omit the shapes of their outputs.
             inferred = infer_value_infos(inner)
             for value in inner.graph.output:
                 value.CopyFrom(inferred.get(value.name) or value_without_type(value.name))

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
-_ITEMSIZE = 4  # This holds for most tensors.
+_ITEMSIZE = 4  # Assumed bytes per element; most tensors are float32.
 _MOST_ROUNDS = 1 << 31
 """More iterations than any backend finishes in minutes, even of the smallest body."""
 _LOOP_INPUTS = 2  # The body of a Loop reads the iteration number and the condition.
@@ -114,7 +114,8 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
         sizes = [shapes.get(name) for name in node.output if name]
         counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
-        if constant.issuperset(filter(None, node.input)):  # These remain in memory, all at once.
+        if constant.issuperset(filter(None, node.input)):
+            # Results of constant nodes remain in memory until the end.
             constant.update(node.output)
             nbytes += folded
             folded = nbytes
@@ -219,7 +220,8 @@ class NodeTrials:
         self._lost: set[str] = set()
         self._forgotten = 0
         self.failures: dict[int, str] = {}
-        self.skipped: dict[int, None] = {}  # In order, and fast to search.
+        # A dictionary instead of a set, because it keeps the order.
+        self.skipped: dict[int, None] = {}
 
     def run(self) -> None:
         """Run all nodes in the backend, and record their values and errors.

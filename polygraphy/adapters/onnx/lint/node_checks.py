@@ -112,7 +112,8 @@ def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterato
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         array = values.get(value.name)
-        shape = array.shape if isinstance(array, np.ndarray) else ()  # Not a sequence.
+        # The value is an array, not a sequence.
+        shape = array.shape if isinstance(array, np.ndarray) else ()
         for dim, size in zip(_dims(value.type) or (), shape):
             if isinstance(dim, str) and dim != "?":
                 sizes.setdefault(dim, size)
@@ -185,7 +186,9 @@ class NodeChecks:
             where = f"{function.domain}.{function.name}"
             for index, node in enumerate(function.node):
                 if any(attribute.ref_attr_name for attribute in node.attribute):
-                    continue  # Its references are known only where the function is called.
+                    # The values of attribute references are known only where the function is
+                    # called.
+                    continue
                 if (message := _check_node(node, inner)) is not None:
                     label = f"{where}/{node.name or f'{node.op_type}_{index}'}"
                     yield LintEntry(
@@ -253,7 +256,9 @@ class NodeChecks:
                         text, source = str(error), Source.SHAPES
                         yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), None
                 else:
-                    if not broken:  # Otherwise, its errors would be reported for later nodes.
+                    if not broken:
+                        # Do not run an invalid node, because its errors would be reported for later
+                        # nodes.
                         types.update(output_types)
                     for text in _disagreements(output_types, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
@@ -401,7 +406,8 @@ class NodeChecks:
             )
         except onnx_shapes.InferenceError as error:
             raise _Contradiction(one_line(error)) from error
-        except Exception:  # Its other errors are about unknown facts, not about the node.
+        except Exception:
+            # Other errors of the inference are about unknown shapes or types, not about the node.
             return {}
         return node_outputs
 
@@ -413,7 +419,7 @@ def _infer_function(function: FunctionProto, node: NodeProto, types: Types) -> d
     read = [types[name] for name in node.input]
     try:
         outputs = onnx_shapes.infer_function_output_types(function, read, list(node.attribute))
-    except Exception:  # Its errors are about the nodes of the function, which are checked.
+    except Exception:  # Errors in a function belong to its nodes, which are checked separately.
         return {}
     return {name: kind for name, kind in zip(node.output, outputs) if name}
 
@@ -632,7 +638,7 @@ def _dims(described: TypeProto) -> list[int | str] | None:
 def _check_node(node: NodeProto, context: Any) -> str | None:
     """Return the checker's error about a node; None if there is none."""
     if graphs_of(node):
-        return None  # Its subgraphs read outer tensors, which the checker does not see here.
+        return None  # Subgraphs read outer tensors, which the checker does not know here.
     try:
         onnx_checker.check_node(node, context)
     except Exception as error:  # ValidationError; for malformed messages, any error of protobuf.

@@ -129,7 +129,7 @@ class Plugin:
             return called(*arguments)
         except PolygraphyException:
             raise
-        except Exception as error:  # the script of a user can raise anything
+        except Exception as error:  # A user's script can raise anything.
             raise BackendError(
                 f"{self.path}: {function} failed: {type(error).__name__}: {error}"
             ) from error

@@ -30,7 +30,7 @@ def write_failure(folder: str, failure: Failure) -> None:
     data = Path(folder) / DATA_FOLDER
     with translate_os_errors(data, "write the folder"):
         data.mkdir(parents=True, exist_ok=True)
-        for old in data.iterdir():  # This file is from another part.
+        for old in data.iterdir():  # Remove the files of an earlier part.
             if _TENSOR_FILE.fullmatch(old.name):
                 old.unlink()
     save_model(_add_output_types(failure), str(Path(folder) / MODEL_FILE))

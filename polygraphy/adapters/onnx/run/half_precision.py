@@ -355,7 +355,7 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(round_node)(feed)
 
     def _is_cast(self, node: NodeProto) -> bool:
-        # Subgraphs of a node are computed node by node.
+        # Nodes with subgraphs do not count: nodes inside them are computed one by one.
         """Return whether a node is computed in the narrow type."""
         return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 

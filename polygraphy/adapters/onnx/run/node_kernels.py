@@ -98,7 +98,7 @@ class NodeKernels:
         if key not in self._loaded:
             try:
                 self._loaded[key] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
-            except PolygraphyException:  # It is not installed, or lacks this kernel.
+            except PolygraphyException:  # The backend is not installed, or lacks this kernel.
                 self._loaded[key] = None
         return self._loaded[key]
 

@@ -302,7 +302,7 @@ class ReducibleOnnxModel:
         if frozen:
             self._observe_tensors(
                 computed
-            )  # All at once, because new inputs may also be requested as outputs.
+            )  # Pass all names in one call, because new inputs may also be requested as outputs.
         outputs = opened.results_read_outside(chosen)
         if ends is not None:
             ending = [opened.protos[index] for index in self._places(ends)]
@@ -542,7 +542,8 @@ def _spread(
         step = numpy.asarray(evaluate({**feed, **moved}), numpy.float64) - value
         total += numpy.where(numpy.isfinite(step), step, 0.0) ** 2
     if value.ndim and value.size:
-        # An element may not move by chance; its neighbors show how far it could.
+        # With few draws, an element may be unchanged by chance, so use at least the mean of its
+        # row.
         total = numpy.maximum(total, total.mean(axis=-1, keepdims=True))
     spread: Array = numpy.sqrt(total / _DRAWS)
     return spread

@@ -85,7 +85,7 @@ def _check_weights(model: ModelProto) -> None:
     """Raise ModelError if the elements of a weight are missing."""
     for tensor in model.graph.initializer:
         if is_stripped(tensor):
-            elements(tensor)  # Raises an error with the remedy.
+            elements(tensor)  # Reading the elements raises an error that says what to do.
 
 
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:

@@ -416,8 +416,8 @@ class _SplitSearch:
         for operand, name in enumerate(node.input):
             shape = self._shape(name)
             own_axis = axis - rank + len(shape)
-            if own_axis < 0 or shape[own_axis] == 1:
-                continue  # It is the same along this axis.
+            if own_axis < 0 or shape[own_axis] == 1:  # A length of 1 is broadcast.
+                continue
             if name in self.graph.dense_weights:
                 self._record_slice(name, own_axis, (index, operand))
             else:

@@ -345,7 +345,7 @@ class WeightArrays:
         """
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
-        # A model in a cache, and its weights, may be links to another folder.
+        # In a cache, models and weights can be links to another folder, so accept weights there.
         self._trusted = () if external_data_dir else (self._path.resolve().parent,)
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:

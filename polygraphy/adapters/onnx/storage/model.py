@@ -122,7 +122,7 @@ class _MessageCopier:
                     for key, value in location.items()
                 )
                 kept = self._mapped[start:begin] + self._mapped[after:end]
-                return kept + entries + b"\x70\x01"  # data_location = EXTERNAL
+                return kept + entries + b"\x70\x01"  # The encoded field `data_location = EXTERNAL`.
         return self._mapped[start:end]
 
 
@@ -169,7 +169,7 @@ class OnnxFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading model: {path.absolute()}")
-        # A model in a cache, and its weights, may be links to another folder.
+        # In a cache, models and weights can be links to another folder, so accept weights there.
         trusted = [] if self._external_data_dir else [path.resolve().parent]
         folder = Path(self._external_data_dir or path.parent)
         if self._map_weights and _is_binary(path):
@@ -226,7 +226,7 @@ def serialize_model(model: ModelProto) -> bytes:
     """Return the bytes of a model; raise ModelError above 2 GiB, the limit of the format."""
     try:
         serialized: bytes = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations raise different classes
+    except Exception as error:  # The implementations of protobuf raise different classes.
         raise ModelError(
             f"The model cannot be serialized: {error}",
             hint="Above 2 GiB, save it with external weights.",
@@ -292,7 +292,7 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
         if not tensor.data_type:
             raise ValueError("it has no data type")
         return str(tensor.name), onnx.numpy_helper.to_array(tensor)
-    except Exception as error:  # protobuf's implementations raise different classes
+    except Exception as error:  # The implementations of protobuf raise different classes.
         raise FileError(
             f"Could not load {file}: it is not an ONNX tensor ({error}).",
             path=file,

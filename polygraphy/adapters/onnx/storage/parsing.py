@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
 
 
-# What protobuf raises; which one follows from the form that the onnx package takes a file for, by
-# its extension.
+# Names of protobuf's errors. The onnx package chooses the parser (binary, text or JSON) by the
+# extension of the file.
 _UNREADABLE = ("DecodeError", "ParseError", "UnicodeDecodeError")
 _REASON_WIDTH = 200
 _TOO_DEEP = "MaxDepth"

@@ -137,13 +137,14 @@ class _WeightInserter:
     def _tensor(self, start: int, end: int) -> tuple[list[Piece], int]:
         """Return the pieces of a tensor, with its elements, and their total length."""
         tensor: TensorProto = onnx.TensorProto.FromString(self._content[start:end])
-        if not is_stored(tensor):  # Other data in the file looks like a mark.
+        if not is_stored(tensor):  # The mark was found in other data of the file.
             return [self._content[start:end]], end - start
         bare = copy_of(tensor)
         bare.ClearField("external_data")
         bare.ClearField("data_location")
         content = bare.SerializeToString()
-        # At protobuf's position, so that the bytes equal those of a model that was never split.
+        # Insert the field where protobuf would write it, so that the file equals a model that was
+        # never split.
         location = next(
             (
                 begin
@@ -157,7 +158,7 @@ class _WeightInserter:
         return [head, tensor, content[location:]], len(head) + length + len(content) - location
 
 
-_CLONE = 0x40049409  # Linux's FICLONE.
+_CLONE = 0x40049409  # The number of Linux's ioctl FICLONE.
 _CHUNK = 1 << 22
 _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
@@ -212,7 +213,9 @@ def replace_together(
                 for staged in fresh:
                     staged.place()
                 between.place()
-                paths, second = second, {}  # The model needs them now.
+                # The model that was just placed needs these files until the new model is in place,
+                # so an error must not remove them.
+                paths, second = second, {}
                 for staged in (*replaced.values(), model):
                     staged.place()
                 second = paths

@@ -235,7 +235,7 @@ def _copy_by_system(source: IO[bytes], offset: int, length: int, stream: IO[byte
         return 0
     stream.flush()
     copied = 0
-    # These file systems do not support it; the next write also reports a full disk.
+    # Some file systems do not support `copy_file_range`. A full disk is reported by the next write.
     with suppress(OSError):
         while copied < length:
             count = os.copy_file_range(
@@ -525,7 +525,7 @@ def _unknown_fields() -> Callable[[Any], Any]:
         from google.protobuf.unknown_fields import (  # type: ignore[import-untyped, unused-ignore]
             UnknownFieldSet,
         )
-    except ImportError:  # Before protobuf 4.21.
+    except ImportError:  # The module has a different name before protobuf 4.21.
         return lambda message: message.UnknownFields()
     unknownfieldset: Callable[[Any], Any] = UnknownFieldSet
     return unknownfieldset

@@ -61,7 +61,7 @@ class ModelFile:
 
 def _as_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return names as a tuple."""
-    return tuple(names)  # JSON has lists.
+    return tuple(names)  # JSON returns lists.
 
 
 def _as_texts(saved: Mapping[str, str]) -> dict[str, str]:
@@ -118,7 +118,7 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
 
 def remember_record(result: Any, record: BuildRecord) -> None:
     """Attach a build record to an engine or a plan in memory, for its lifetime."""
-    with suppress(TypeError):  # For example, bytes have no weak references.
+    with suppress(TypeError):  # Some objects, such as bytes, do not support weak references.
         _records[result] = record
 
 

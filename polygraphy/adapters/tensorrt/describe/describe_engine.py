@@ -126,7 +126,7 @@ def _context(engine: Any) -> Any:
             return engine.create_execution_context_without_device_memory()
         strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
         return engine.create_execution_context(strategy)
-    except Exception as error:  # a description without it is still useful
+    except Exception as error:  # The description is still useful without this information.
         G_LOGGER.verbose(f"Describing the engine without an execution context: {error}")
         return None
 
@@ -254,7 +254,8 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
     allowed = [dtype for flag, dtype in _BY_FLAG.items() if flag in flags]
     passed: dict[str, str] = {}
     for layer in layers_of(network):
-        if layer.type.name == "CONSTANT":  # Weights are the same in every backend.
+        if layer.type.name == "CONSTANT":
+            # Constants are omitted, because weights are equal in every backend.
             continue
         names = _tensor_names(layer.get_input(index) for index in range(layer.num_inputs))
         before = [passed[name] for name in names if name in passed]

@@ -119,7 +119,8 @@ def _cast_to_own_class(layer: Any) -> Iterator[type]:
         _strip_underscores(layer.type.name), generic
     )
     try:
-        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+            # Hide TensorRT's warnings about properties that it cannot report.
             yield generic
     finally:
         layer.__class__ = generic
@@ -147,7 +148,7 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
             continue
         try:
             value = getattr(layer, name)
-        except Exception:  # facts that TensorRT cannot report are omitted
+        except Exception:  # Facts that TensorRT cannot report are omitted.
             continue
         if not callable(value) and value is not None:
             yield name, value

@@ -41,7 +41,7 @@ _SETTING = "POLYGRAPHY_USE_TENSORRT_RTX"
 def tensorrt_sections() -> list[Section]:
     """Return the sections of `doctor` about GPUs and each installed TensorRT module."""
     used = "tensorrt_rtx" if is_rtx() else "tensorrt"
-    # The one in use comes first: of the other it depends on the first whether it loads.
+    # The module in use is loaded first, because it can prevent the other from loading.
     names = sorted(filter(_is_installed, _MODULES), key=lambda name: name != used)
     return [_gpu_section(), *(_module_section(name, is_used=name == used) for name in names)]
 

@@ -119,8 +119,9 @@ class _Signals:
         self._can_stop = can_stop
         self._tell = tell
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
-        self._first: int | None = None  # As the first thread knows, which is to handle it.
-        self._heard: list[int] = []  # All of them, as soon as they have come.
+        # The first signal, which the main thread handles after the build.
+        self._first: int | None = None
+        self._heard: list[int] = []  # All signals, recorded as soon as they arrive.
         self._patience = threading.Timer(_PATIENCE, partial(_exit_like_signal, signal.SIGTERM))
         self._patience.daemon = True
 

@@ -35,7 +35,7 @@ postprocess_config: Callable[..., Any]
 
 _QUANTIZE_OPS = ("QUANTIZE", "DEQUANTIZE", "DYNAMIC_QUANTIZE")
 
-# What was asked for that no flag of the configuration can hold.
+# Requested precisions for which this TensorRT has no flag.
 _requests: WeakKeyDictionary[Any, PrecisionRequest] = WeakKeyDictionary()
 
 
@@ -146,7 +146,7 @@ class CreateConfig(BaseLoader):
 
     def _set_precisions(self, config: Any) -> None:
         """Set the flags of the requested precisions in a builder configuration."""
-        config.clear_flag(trt.BuilderFlag.TF32)  # TensorRT's own default is on.
+        config.clear_flag(trt.BuilderFlag.TF32)  # TensorRT enables TF32 by default.
         request = self.request()
         if request:
             _requests[config] = request
@@ -180,7 +180,8 @@ class CreateConfig(BaseLoader):
         if calibrator is None or self.request():
             return
         if PRECISIONS["int8"] not in self._precisions:
-            # Another TensorRT would quantize the model to fp8 with it; this one has a flag.
+            # Only versions without a flag for fp8 quantize the model, and need the calibrator for
+            # that.
             if PRECISIONS["fp8"] in self._precisions:
                 G_LOGGER.verbose("The calibrator is not used: it is for int8.")
                 return

@@ -227,7 +227,7 @@ class CommonSettings:
             require("algorithm_selector", "algorithm_selector")
             config.algorithm_selector = self.algorithm_selector
             if self.load_timing_cache is None:
-                # What a cache of the builder's holds would never come before the selector.
+                # The builder would not call the selector for tactics that are in its cache.
                 set_flag(config, "DISABLE_TIMING_CACHE", "algorithm_selector")
 
 

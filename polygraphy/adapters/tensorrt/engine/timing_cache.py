@@ -164,7 +164,7 @@ def _lock_file(path: str | Path) -> Iterator[None]:
     lock = filelock.FileLock(f"{ensure_parent(path)}.lock", timeout=_SECONDS_TO_WAIT)
     try:
         lock.acquire()
-    except filelock.Timeout as error:  # It is an OSError as well.
+    except filelock.Timeout as error:  # Caught first, because `Timeout` is also an OSError.
         raise FileError(
             f"The timing cache {path} has been locked by another process for"
             f" {_SECONDS_TO_WAIT:.0f} seconds.",

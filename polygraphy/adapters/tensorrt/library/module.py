@@ -158,7 +158,7 @@ def _make_logger(key: ModuleKey) -> Any:
 def _log_message(severity: str, message: str) -> None:
     """Log a message of TensorRT, and add an error to the blocks that collect them."""
     if severity in ("INTERNAL_ERROR", "ERROR"):
-        for watcher in tuple(_watchers):  # Other threads may come and go.
+        for watcher in tuple(_watchers):  # A copy, because other threads may change the set.
             watcher.add(message)
         if _askers:
             G_LOGGER.verbose(message)
@@ -179,8 +179,8 @@ def _log_message(severity: str, message: str) -> None:
         G_LOGGER.extra_verbose(message)
 
 
-# Special attributes by which a module is used; others are asked for by tools that look at
-# every global, which must not import anything.
+# Special attributes that users of a module read. Tools look up others in every global, which must
+# not import TensorRT.
 _SPECIAL_ATTRIBUTES = {"__file__", "__name__", "__version__"}
 
 
@@ -399,7 +399,8 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
                 return answer
             try:
                 return method(self, *args, **kwargs)
-            except BaseException as error:  # Ctrl-C is also for the thread that waits for TensorRT
+            except BaseException as error:
+                # Includes Ctrl-C, which the thread that waits for TensorRT raises again.
                 setattr(self, _KEPT, error)
                 if isinstance(error, Exception):
                     G_LOGGER.error(f"{type(error).__name__}: {error}")

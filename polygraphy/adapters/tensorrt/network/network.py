@@ -95,13 +95,13 @@ def new_builder() -> Any:
         MissingDependencyError: TensorRT is not installed.
         BackendError: there is no GPU, or not the right driver.
     """
-    tensorrt_module()  # TensorRT requires a GPU. TensorRT-RTX builds on any machine.
+    tensorrt_module()  # Raises an error if there is no TensorRT.
     if not is_rtx():  # TensorRT-RTX builds anywhere.
         require_gpu("Building with TensorRT")
     with capture_log() as reasons:
         try:
             builder = trt.Builder(get_trt_logger())
-        except TypeError as error:  # Its constructor returned a null pointer.
+        except TypeError as error:  # TensorRT returned a null pointer instead of an object.
             raise reasons.error_for("create a builder") from error
     load_own_plugins()
     return builder
@@ -258,7 +258,7 @@ def _is_raisable(layer: Any) -> bool:
     if layer.type == trt.LayerType.CONSTANT:
         return False
     tensors = [layer.get_output(index) for index in range(layer.num_outputs)]
-    # Others than execution tensors hold what shapes are.
+    # Shape tensors contain shapes, so only execution tensors count.
     return all(
         tensor is None or (tensor.is_execution_tensor and tensor.dtype.name in _TYPES)
         for tensor in tensors

@@ -92,7 +92,7 @@ class PostprocessNetwork(EditingLoader):
                 if "network" not in str(error) or error.__traceback__ is None:
                     raise
                 if error.__traceback__.tb_next is not None:
-                    raise  # It was raised inside of the function.
+                    raise  # The TypeError is from inside of the function, not from its call.
                 raise UsageError(
                     f"{shown_name} cannot be called as {shown_name}(network=...): {error}.",
                     hint="Name its parameter `network`.",
@@ -116,8 +116,8 @@ def _set_decomposable(network: Any) -> None:
     count = 0
     for layer in layers_of(network):
         if layer.type == trt.LayerType.ATTENTION_INPUT:
-            # A network hands out plain layers; this is how TensorRT has them turned into their own
-            # class.
+            # A network returns layers of the base class. TensorRT's documentation sets `__class__`
+            # to convert them.
             start: Any = layer
             start.__class__ = trt.IAttentionInputLayer
             start.attention.decomposable = True
@@ -250,7 +250,7 @@ def _values_by_tensor(values: Any, known_names: Collection[str]) -> dict[str, An
 
 modify_network_outputs: Callable[..., NetworkParts]
 
-# What such layers compute is known without running the network.
+# Outputs of these layers are known without running the network.
 _NOT_MARKED = ("CONSTANT", "SHAPE")
 _LOOP_STARTS = ("ITERATOR", "RECURRENCE", "TRIP_LIMIT")
 _LOOP_END = "LOOP_OUTPUT"
@@ -385,7 +385,7 @@ T = TypeVar("T")
 
 set_layer_precisions: Callable[..., NetworkParts]
 
-# Layers whose outputs say what shapes are: their types are not for us to choose.
+# Layers that compute constants or shapes; their types must not change.
 _WITHOUT_PRECISION = ("CONSTANT", "SHAPE")
 
 
@@ -453,7 +453,8 @@ class SetLayerPrecisions(BaseLoader):
                 continue
             dtype = as_trt_dtype(wanted)
             layer.precision = dtype
-            if layer.type != trt.LayerType.CAST:  # What a cast makes is what it is for.
+            if layer.type != trt.LayerType.CAST:
+                # The output type of a cast is its purpose, so keep it.
                 _set_output_types(layer, dtype)
 
     def _network_from_cast_model(self) -> NetworkParts:
@@ -473,7 +474,7 @@ class SetLayerPrecisions(BaseLoader):
             names = [layer.name for layer in layers_of(parts[1])]
             wanted = _values_of_existing_layers(wanted, [*names, *tensors_of(parts[1])])
             origin = source_of(parts[1])
-            if origin is not None:  # Its model may be cast when its configuration is known.
+            if origin is not None:  # The model may be cast later, when its configuration is known.
                 origin.layer_precisions.update(wanted)
             return parts
         if not callable(self._network):

@@ -181,7 +181,7 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
     try:
         loaded = model()
         node = loaded.graph.node[error.node()]
-    except Exception:  # The error itself is what matters.
+    except Exception:  # Raise the original error, even if describing it fails.
         return ""
     inputs = describe_node_inputs(loaded, node.op_type, node.name, {})
     return f" ({inputs})" if inputs else ""
@@ -367,7 +367,7 @@ class _NetworkFromOnnx(BaseLoader):
                     " config=CreateConfig(use_dla=True)).",
                 )
             parser.set_flag(member)
-        if self._plugin_instancenorm and has_flags:  # Without flags it is a plugin anyway.
+        if self._plugin_instancenorm and has_flags:  # Versions without flags always use the plugin.
             parser.clear_flag(trt.OnnxParserFlag.NATIVE_INSTANCENORM)
 
     def _set_config(self, builder: Any, parser: Any) -> None:
@@ -386,7 +386,7 @@ def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
     """
     try:
         content = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations differ in the class that they raise
+    except Exception as error:  # The implementations of protobuf raise different classes.
         G_LOGGER.verbose(f"The model is passed to TensorRT in a temporary file: {error}")
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="polygraphy-"))
         path = str(Path(folder, "model.onnx"))

@@ -111,7 +111,8 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
     return SeekingReader()
 
 
-# An engine needs the runtime that it came from, and a runtime that was loaded the one it came from.
+# Keeps runtimes alive: an engine needs its runtime, and a runtime that another one loaded needs
+# that one.
 _runtimes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
@@ -128,7 +129,7 @@ def new_runtime() -> Any:
     with capture_log() as reasons:
         try:
             return trt.Runtime(get_trt_logger())
-        except TypeError as error:  # Its constructor returned a null pointer.
+        except TypeError as error:  # TensorRT returned a null pointer instead of an object.
             raise reasons.error_for("create a runtime") from error
 
 
@@ -437,7 +438,7 @@ class SaveEngine(BaseLoader):
 
 def _serialize_engine(engine: Any) -> Any:
     """Return the plan of an engine; raise BackendError if TensorRT fails."""
-    if not hasattr(engine, "serialize"):  # It is a plan already.
+    if not hasattr(engine, "serialize"):  # The object is already a serialized engine.
         return engine
     with capture_log() as reasons:
         plan = engine.serialize()

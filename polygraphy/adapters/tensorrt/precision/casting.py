@@ -60,7 +60,8 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
             known_nodes.update(dict.fromkeys(aliases[:1]))
             intersection = set(wanted).intersection(aliases)
             met.update(intersection)
-            # A node that is kept keeps what is inside of it, so a chosen one must not be inside.
+            # Keeping a node also keeps its subgraphs, so a node with a chosen node inside is not
+            # kept.
             inside = [sort_into_sets(body.node) for body in graphs_of(node)]
             has_inside = any(inside)
             if intersection:

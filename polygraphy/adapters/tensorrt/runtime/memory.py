@@ -260,7 +260,7 @@ class Scratch:
             raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
         if self._strategy == "runtime":
             require("allocation_strategies", setting_of("allocation_strategy", repr("runtime")))
-        # Their memory cannot be asked for, nor given, in the way of this version.
+        # Engines of an older version do not support the memory functions of this version.
         self._is_older = is_of_older_version(engine)
         if self._is_older and self._strategy != "static":
             G_LOGGER.warning(
@@ -306,7 +306,7 @@ class Scratch:
             if context is None:
                 return None
             if context.active_optimization_profile != profile:
-                # TensorRT 8 crashes when a context is given a profile that it cannot have.
+                # TensorRT 8 crashes if a context gets a profile that it cannot use.
                 if context.active_optimization_profile < 0 or not self._shares_first_profile():
                     return None
                 if not context.set_optimization_profile_async(profile, stream.ptr):
@@ -337,7 +337,9 @@ class Scratch:
 
     def _largest_size(self) -> int:
         """Return the number of bytes for the largest profile; 0 if unknown."""
-        with mute_log():  # A plan of an older version knows only the older one.
+        with mute_log():
+            # A plan of an older version supports only the second one, and logs an error for the
+            # first.
             for name in ("device_memory_size_v2", "device_memory_size"):
                 size = int(getattr(self._engine, name, 0) or 0)
                 if size:
@@ -388,7 +390,7 @@ def is_of_older_version(engine: Any) -> bool:
     Many newer functions then fail, and some end the process, so they are not called; debug tensors
     are safe.
     """
-    if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
+    if not hasattr(engine, "is_debug_tensor"):  # This is TensorRT 8.
         return False
     with mute_log(), capture_log() as reasons:
         engine.is_debug_tensor(engine.get_tensor_name(0))

@@ -44,7 +44,8 @@ class PinnedArrays:
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array."""
         nbytes = prod(shape) * dtype.itemsize
-        if nbytes != self._shelf.nbytes:  # The first one of its size.
+        if nbytes != self._shelf.nbytes:
+            # This is the first output of this size.
             self.free()
             self._shelf = _Shelf(nbytes)
             return np.empty(shape, dtype)
@@ -90,7 +91,7 @@ class _Shelf:
         try:
             return device.pin(self.nbytes)
         except BackendError as error:
-            self._count = _BLOCKS  # Ordinary memory also works.
+            self._count = _BLOCKS  # Stop pinning memory; ordinary memory works as well.
             G_LOGGER.verbose(f"Outputs are copied to memory that is not pinned: {error}")
             return None
 
@@ -140,7 +141,7 @@ class Allocator:
         it writes, so old contents are lost."""
         try:
             return self._block.reserve(nbytes)
-        except BaseException as error:  # also for Ctrl-C
+        except BaseException as error:  # Includes Ctrl-C.
             self.error = error
             return 0
 

@@ -37,7 +37,7 @@ class EngineProfiler:
         with runner.profile_with(self._recorder):
             runner.infer(dict(feed_dict), check_inputs=False)
             runner.context.report_to_profiler()
-            if not self._recorder.times:  # This TensorRT reports only while it runs.
+            if not self._recorder.times:  # Some versions report times only during a run.
                 runner.context.enqueue_emits_profile = True
                 runner.infer(dict(feed_dict), check_inputs=False)
             measured = runner.last_device_times()

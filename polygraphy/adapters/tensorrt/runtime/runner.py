@@ -103,7 +103,7 @@ def _budget_in_bytes(engine: Any, size: int, budget: int | None, percent: float 
     if budget == _AUTOMATIC:
         if hasattr(engine, "get_weight_streaming_automatic_budget"):
             return int(engine.get_weight_streaming_automatic_budget())
-        return _AUTOMATIC  # TensorRT 10.0 reports the number itself.
+        return _AUTOMATIC  # TensorRT 10.0 chooses the number itself.
     return min(budget, size)
 
 
@@ -286,7 +286,7 @@ class TrtRunner(BaseRunner):
     def _release_resources(self) -> None:
         """Free the session, the context, the engine and the stream."""
         self._end_session()
-        self.context = None  # Before the memory that it uses.
+        self.context = None  # Release the context before the memory that it uses.
         self.engine = None
         self._tensors = []
         scratch, self._scratch = self._scratch, None
@@ -457,7 +457,7 @@ class TrtRunner(BaseRunner):
             )
         to_host, raw = copy_outputs_to_host is not False, return_raw_buffers is True
         try:
-            if self._gpu is None:  # Which every inference needs not be asked.
+            if self._gpu is None:  # Cached, so that not every inference looks it up.
                 outputs = session.run(feed_dict, to_host, raw)
             else:
                 with resolve(Device).use(self._gpu):

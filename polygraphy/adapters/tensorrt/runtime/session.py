@@ -185,7 +185,7 @@ class DebugTensors:
             else:
                 self._device.copy_to_host(array, _pointer(address))
             self.arrays[name] = array
-        except BaseException as error:  # also for Ctrl-C
+        except BaseException as error:  # Includes Ctrl-C.
             self.error = error
             return False
         return True
@@ -328,8 +328,6 @@ class Session:
             if listen(context, collector.native):
                 self._debug = collector
 
-    # One inference.
-
     def run(
         self, feed_dict: Mapping[str, Any], to_host: bool = True, raw: bool = False
     ) -> dict[str, Any]:
@@ -347,7 +345,8 @@ class Session:
         """
         start = _now()
         changed = not self._is_arranged or to_host is not self._to_host
-        self._is_arranged = False  # Until it is known to be so: inputs change one by one.
+        # False until all inputs are set, because an error can occur between them.
+        self._is_arranged = False
         for name, feed in self._feeds:
             try:
                 array = feed_dict[name]
@@ -460,14 +459,12 @@ class Session:
             outputs.update(self._debug.take())
         return outputs
 
-    # Only if something changed.
-
     def _arrange(self, to_host: bool) -> None:
         """Choose a context, and set the shapes and addresses of the current data."""
         self._to_host = to_host
         visitor = (to_host, *(item.identity for item in self._inputs))
         bound = self._bound = self._contexts.context_for(visitor)
-        # TensorRT 8 crashes unless everything is set again with new values.
+        # TensorRT 8 crashes unless all shapes and addresses are set again for new shape values.
         if self._has_shape_values:
             bound.forget()
         for item in self._inputs:

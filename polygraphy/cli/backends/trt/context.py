@@ -223,7 +223,8 @@ def _outputs(values: Values, *, is_script: bool) -> Call:
     unchanged."""
     options, every = values[TrtNetworkOptions], values[OutputOptions]
     marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
-    # An ONNX model lacks its excluded outputs already, unless the network's are chosen here.
+    # The excluded outputs were already removed from an ONNX model, unless this command chooses
+    # outputs of the network.
     is_chosen_here = is_script or marks_all or options.trt_outputs or options.trt_outputs_by_type
     excluded = (every.exclude_outputs if is_chosen_here else ()) + options.trt_exclude_outputs
     call = call_of(
@@ -253,7 +254,8 @@ def _parse_call(values: Values) -> Call:
         flags.append("enable_uint8_and_asymmetric_quantization_dla")
     travels = plan.version_compatible or plan.hardware_compatibility_level is not None
     if travels and not parser.plugin_instancenorm:
-        flags.append(_NATIVE_INSTANCENORM)  # The plugin does not exist where the engine runs.
+        # The plugin does not exist on the machine that runs the engine.
+        flags.append(_NATIVE_INSTANCENORM)
     return call_of(
         "NetworkFromOnnxPath",
         values,

@@ -26,7 +26,8 @@ def _make(
     values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str
 ) -> tuple[list[Step], Call | Source]:
     """Return the statements that build an engine or draw its network, and their result."""
-    from polygraphy.cli.backends.trt.model import save_engine_step  # See `_trt_model`.
+    # Imported here for the same reason as in `_trt_model`.
+    from polygraphy.cli.backends.trt.model import save_engine_step
 
     trt = _trt_model(values, target, is_script=onnx is None)
     is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path

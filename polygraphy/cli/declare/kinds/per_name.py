@@ -278,7 +278,8 @@ def _entries(word: str) -> list[str]:
     rest = word
     while rest:
         in_quotes = _QUOTED.match(rest)
-        start = in_quotes.end() - 1 if in_quotes else 0  # The colon is part of the shape.
+        # Search after the quoted name, but include its colon.
+        start = in_quotes.end() - 1 if in_quotes else 0
         commas = (match.start() for match in _COMMA.finditer(rest, start) if match["comma"])
         comma = next(commas, len(rest))
         part, rest = rest[:comma], rest[comma + 1 :]
