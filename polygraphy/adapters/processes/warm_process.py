@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -36,6 +37,8 @@ _MOST = 2
 """Processes that stay warm: of more settings, the one that was used first has to start again."""
 _MOST_CRASHES = 20
 """Crashes after which a process is not started again: each start takes seconds on a device."""
+_SECONDS_BETWEEN_LINES = 0.2
+"""Log lines that follow a message sooner are sent with the next one."""
 _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
 """Environment variables that change often and are not settings."""
 
@@ -171,12 +174,17 @@ class WarmProcess:
         return message
 
     def _receive(self, message: Message, timeout: float | None) -> tuple[bool, Any]:
-        """Return whether a call succeeded, and its result or its exception."""
-        with message, self._close_on_failure():
-            succeeded, answer, lines = load(self._answer(timeout))
-        for text, severity in lines:
-            G_LOGGER.log(text, severity)
-        return succeeded, answer
+        """Return whether a call succeeded, and its result or its exception; write its log lines as
+        soon as they arrive."""
+        end = None if timeout is None else time.monotonic() + timeout
+        with message:
+            while True:
+                with self._close_on_failure():
+                    succeeded, answer, lines = load(self._answer(timeout, end))
+                for text, severity in lines:
+                    G_LOGGER.log(text, severity)
+                if succeeded is not None:
+                    return succeeded, answer
 
     def _finish_call(self) -> None:
         """Wait for the call in progress; raise its exception."""
@@ -209,9 +217,11 @@ class WarmProcess:
             self.close()
             raise
 
-    def _answer(self, timeout: float | None) -> Any:
-        """Return the parts of the answer; raise BackendError if it exceeds the time limit."""
-        if timeout is not None and not select.select([self._channel], [], [], timeout)[0]:
+    def _answer(self, timeout: float | None, end: float | None) -> Any:
+        """Return the parts of the next message of the process; raise BackendError if the time limit
+        ends before it."""
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        if left is not None and not select.select([self._channel], [], [], left)[0]:
             self.close()
             raise BackendError(
                 f"{self._what} took longer than {timeout:g} s and was stopped.",
@@ -316,14 +326,8 @@ def main() -> None:
     errors = os.dup(2)
     os.dup2(nowhere, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    lines: list[tuple[str, int]] = []
-
-    def collect_lines(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Collect log lines, and return an empty list, so that this process writes none."""
-        lines.extend(logged)
-        return []
-
-    G_LOGGER.letter, G_LOGGER.console_gate = False, collect_lines
+    sender = _Sender(channel)
+    G_LOGGER.letter, G_LOGGER.console_gate = False, sender.add_lines
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     while True:
         try:
@@ -332,11 +336,45 @@ def main() -> None:
             os._exit(0)  # Destructors of libraries may crash or hang.
         answer = _answer_to(received, nowhere, errors)
         del received
-        with _message(answer, lines) as message:
-            del answer
-            message.send(channel)
-        del message
-        lines.clear()
+        sender.send(answer)
+        del answer
+
+
+class _Sender:
+    """Sends answers to the process that called, and log lines: with the answer, or before it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        """Set the socket to which it writes."""
+        self._channel = channel
+        self._lines: list[tuple[str, int]] = []
+        self._sent_at = -_SECONDS_BETWEEN_LINES
+        # Libraries log from threads of their own.
+        self._lock = threading.RLock()
+
+    def add_lines(self, logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Take log lines, and return an empty list, so that this process writes none.
+
+        A call can take minutes, so its lines do not wait for the answer, except for those that
+        follow others immediately.
+        """
+        with self._lock:
+            self._lines += logged
+            if time.monotonic() - self._sent_at >= _SECONDS_BETWEEN_LINES:
+                self.send((None, None))
+        return []
+
+    def send(self, answer: tuple[bool | None, Any]) -> None:
+        """Send whether a call succeeded, with its result or its exception; (None, None) while it
+        continues."""
+        with self._lock, _message(answer, self._lines) as message:
+            try:
+                message.send(self._channel)
+            except OSError:
+                if answer[0] is not None:
+                    raise
+                os._exit(0)  # The process that called has ended.
+            self._lines.clear()
+            self._sent_at = time.monotonic()
 
 
 def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
@@ -374,13 +412,13 @@ def _redirect_output(descriptor: int) -> None:
             os.dup2(descriptor, output)
 
 
-def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Message:
+def _message(answer: tuple[bool | None, Any], lines: Sequence[tuple[str, int]]) -> Message:
     """Return an answer as a message; as text if it cannot be pickled."""
     try:
         return Message((*answer, lines))
     except Exception as error:
         text = f"The subprocess cannot return its result: {_describe_error(error)}."
-        if not answer[0]:
+        if answer[0] is False:
             text = _describe_error(answer[1])
         return Message((False, BackendError(text), lines))
 

@@ -256,7 +256,7 @@ class _BuiltModel:
 
     def close(self) -> None:
         """Release the engine."""
-        if self._runner is not None:
+        if self._runner is not None and self._runner.is_active:
             self._runner.deactivate()
         self._runner = None
 

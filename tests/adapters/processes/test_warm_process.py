@@ -192,6 +192,29 @@ def _log(text: str) -> None:
     G_LOGGER.info(text)
 
 
+def log_and_wait(path: Path) -> bool:
+    G_LOGGER.warning("begun")
+    end = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return path.exists()
+
+
+def test_log_lines_arrive_before_the_answer(
+    process: WarmProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = []
+
+    def log(text: str, severity: int) -> None:
+        lines.append(text)
+        (tmp_path / "seen").touch()
+
+    monkeypatch.setattr(G_LOGGER, "log", log)
+    with process.limit_calls(timeout=30):
+        assert process.call(log_and_wait, tmp_path / "seen")
+    assert len(lines) == 1 and "begun" in lines[0]
+
+
 def test_what_hangs_is_stopped(process: WarmProcess) -> None:
     with process.limit_calls(0.2), pytest.raises(BackendError, match=r"longer than 0\.2 s"):
         process.call(time.sleep, 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,6 +58,13 @@ def test_layers_that_tensorrt_does_not_name_are_named_by_their_outputs(
     party.load(model, without=["norm"])
     kept = party.remedy(plain=False, without=["norm", "relu", "y"])["layer_precisions"]
     assert kept == {"a": "float32", "relu": "float32", "node_of_y": "float32"}
+
+
+def test_a_model_that_was_not_built_is_closed_without_a_warning() -> None:
+    built = TrtParty().load("m.onnx")
+    built._runner = SimpleNamespace(is_active=False, deactivate=lambda: pytest.fail("warns"))
+    built.close()
+    assert built._runner is None
 
 
 def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:

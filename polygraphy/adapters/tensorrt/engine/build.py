@@ -69,8 +69,8 @@ _CANNOT_STOP = "TensorRT cannot be stopped; Ctrl-C again ends the process"
 
 _CRASHED = (
     "[!] The process ended while TensorRT built an engine: TensorRT crashed, or the process was"
+    " killed."
 )
-" killed."
 
 _PARTS = (
     (re.compile(r"^-+ Timing Runner: (.+)"), "timing {}"),
