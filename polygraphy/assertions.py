@@ -44,8 +44,8 @@ from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
 from polygraphy.domain.ports import ResultStore, command_line
+from polygraphy.domain.report.commands import diagnosis_command
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
-from polygraphy.domain.report.summary import diagnosis_command
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -29,6 +29,8 @@ from polygraphy.domain.errors import (
     PolygraphyInternalException,
     UsageError,
 )
+from polygraphy.domain.report.commands import crash_advice
+from polygraphy.last_words import set_advice, watch_program
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.reporting import Console, Findings
@@ -89,8 +91,10 @@ def run(
     known = getattr(main, "__globals__", {})
     reports = [report] if isinstance(report, str) else report or ()
     command = _command_of(known.get("__doc__") or "")
-    view = RunView(command, str(known.get("MODEL", "")), reports)
-    with bind(Console, cast("Any", view)), bind(Findings, view), _fault_listener():
+    model = str(known.get("MODEL", ""))
+    view = RunView(command, model, reports)
+    with watch_program(), bind(Console, cast("Any", view)), bind(Findings, view), _fault_listener():
+        set_advice(crash_advice(command, model))
         try:
             if format == "text" and not report:
                 sys.exit(_run_with_banner(check_and_run, view, banner))

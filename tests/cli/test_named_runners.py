@@ -12,7 +12,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Values, flags_in
 from polygraphy.cli.parser import parse
 from polygraphy.domain.diagnosis.commands import run_command
-from polygraphy.domain.report.summary import diagnosis_command
+from polygraphy.domain.report.commands import diagnosis_command
 from tests.codegen.commands import rendered
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.domain.report.summary import diagnosis_command
+from polygraphy.domain.report.commands import crash_advice, diagnosis_command
 from tests.support.shell import words_in_shell
 
 BOTH = "m.onnx --onnxrt --onnx"
@@ -48,3 +48,27 @@ def test_a_shell_reads_the_model_of_a_proposed_command(model: str, tmp_path: Pat
 def test_other_commands_do_not() -> None:
     assert not diagnosis_command(f"polygraphy convert {BOTH}")
     assert not diagnosis_command(f"python compare.py {BOTH}")
+
+
+@pytest.mark.parametrize(
+    ("command", "advised"),
+    [
+        ("run m.onnx --onnxrt --seed 2 -v", "diagnose m.onnx --onnxrt --seed 2"),
+        (
+            "run m.onnx --trt --fp16",
+            "debug reduce m.onnx -o reduced.onnx --check polygraphy run polygraphy_debug.onnx"
+            " --trt --fp16",
+        ),
+        (
+            "surgeon sanitize m.onnx --fold-constants",
+            "debug reduce m.onnx -o reduced.onnx --check polygraphy surgeon sanitize"
+            " polygraphy_debug.onnx --fold-constants",
+        ),
+        ("diagnose m.onnx --onnxrt", ""),
+        ("run m.engine --trt", ""),
+    ],
+)
+def test_the_node_at_which_a_command_crashes_is_searched(command: str, advised: str) -> None:
+    model = next(word for word in command.split() if "." in word)
+    said = crash_advice(f"polygraphy {command}", model)
+    assert said == (f"To find the node: polygraphy {advised}" if advised else "")

@@ -18,7 +18,17 @@ PRODUCT = Path(polygraphy.__file__).parent
 PYPROJECT = PRODUCT.parent / "pyproject.toml"
 ABOVE = {"__init__", "__main__"}
 """Modules of the package itself, which no contract can name apart from it."""
-GROUND = {"binding", "config", "constants", "func", "lifetime", "logger", "mod", "python_command"}
+GROUND = {
+    "binding",
+    "config",
+    "constants",
+    "func",
+    "last_words",
+    "lifetime",
+    "logger",
+    "mod",
+    "python_command",
+}
 GROUND |= {"termination"}
 CLI_MAY_USE = {"adapters.console", "adapters.pandas", "adapters.processes", "adapters.report"}
 

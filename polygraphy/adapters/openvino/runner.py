@@ -17,11 +17,12 @@ from polygraphy.adapters.openvino.compiled import PROCESS, read_facts
 from polygraphy.adapters.openvino.datatype import array_of, contiguous_array, data_type, tensor_of
 from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.openvino.profiling import CompiledModelProfiler
-from polygraphy.adapters.os.signals import cancellable, last_words
+from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.last_words import last_words
 from polygraphy.ports.running import NodeProfiler
 
 if TYPE_CHECKING:

@@ -11,15 +11,11 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
-from polygraphy.logger.sinks import escape_controls
 from polygraphy.termination import interrupt_program
-
-if TYPE_CHECKING:
-    import subprocess
 
 T = TypeVar("T")
 
@@ -170,58 +166,3 @@ def _ends_call(number: int) -> bool:
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)
     return number == signal.SIGTERM and callable(handler)
-
-
-_WITNESS = 'read -r dismissed || printf "%s\\n" "$0" >&2'
-
-_witnesses: list[subprocess.Popen[bytes]] = []
-
-
-@contextmanager
-def last_words(text: str) -> Iterator[None]:
-    """Write a line to standard error if the process ends inside the block for any reason.
-
-    Without a shell, nothing is written.
-    """
-    witness = _start_witness(text)
-    try:
-        yield
-    finally:
-        if witness is not None:
-            _dismiss_witness(witness)
-
-
-def dismiss_witnesses() -> None:
-    """End the processes that wait to print last words, because this process is about to end
-    itself.
-    """
-    for witness in tuple(_witnesses):
-        _dismiss_witness(witness)
-
-
-def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
-    """Return a started process that prints a text if this one is killed; None if that fails."""
-    import subprocess  # Imported here, because a run without a waiting parent does not need it.
-
-    try:
-        # A new session: Ctrl-C in a terminal reaches only this process.
-        witness = subprocess.Popen(
-            ["/bin/sh", "-c", _WITNESS, escape_controls(text)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-    _witnesses.append(witness)
-    return witness
-
-
-def _dismiss_witness(witness: subprocess.Popen[bytes]) -> None:
-    """End a witness process without its text."""
-    from subprocess import TimeoutExpired
-
-    with suppress(ValueError):
-        _witnesses.remove(witness)
-    with suppress(OSError, ValueError, TimeoutExpired):
-        witness.communicate(b"dismissed\n", timeout=1)

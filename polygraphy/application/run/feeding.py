@@ -34,6 +34,7 @@ from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import escape_command, one_line
 from polygraphy.domain.tensors.shapes import command_line_shape, quote_name
+from polygraphy.last_words import note_inputs
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Promise, Runner, RunnerExtras
 
@@ -133,6 +134,7 @@ class InputAdapter:
                 accept(feed)
             metadata = self._consumer.get_input_metadata(use_numpy_dtypes=False)
         fitted, is_changed = fit_with_notes(feed, metadata, self._console.note, self._seen, name)
+        note_inputs(fitted)
         if not is_changed and list(fitted) == list(feed):
             self._accepted = described
         return fitted

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import inf, isfinite, isnan
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -13,7 +12,13 @@ from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_word
 from polygraphy.domain.accuracy.rounding_answer import is_coarse
 from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
 from polygraphy.domain.environment import describe_installed
-from polygraphy.domain.ports import command_line
+from polygraphy.domain.report.commands import (
+    add_options,
+    diagnosis_command,
+    nan_diagnosis_command,
+    with_auto_tolerance,
+    words_of,
+)
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.tensors.naming import count_text, join_words, list_some
 
@@ -375,18 +380,6 @@ def _cell(row: Mapping[str, Any]) -> Check:
     return Check(row["label"], row["model"], outcome, message, row["seconds"] or 0.0)
 
 
-_OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--openvino", "--torch", "--input-shapes", "--inputs", "--providers",
-    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
-    "--load-outputs", "--runner", "--graph-optimization-level", "--disabled-optimizers",
-    "--intra-op-threads",
-}  # fmt: skip
-"""Options of a run that `polygraphy diagnose` takes as well."""
-_ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
-_LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
-"""Options that `diagnose` does not need: verbosity, and checks that it makes itself."""
-
-
 @frozen
 class Advice:
     """A sentence of advice, and its command; empty if there is none."""
@@ -431,7 +424,7 @@ def advice_on_outputs(
         invalid: whether a validation found NaN or infinity.
     """
     failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
-    words = _words(command)
+    words = words_of(command)
     runs = words[:2] == ["polygraphy", "run"]
     diagnosis = diagnosis_command(command) if _may_be_diagnosed(comparisons) else ""
     if failing and all(row.worst.is_missing for row in failing):
@@ -440,19 +433,19 @@ def advice_on_outputs(
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
                     "Also compare the saved intermediate tensors.",
-                    _add_options(command, "--mark-all"),
+                    add_options(command, "--mark-all"),
                 )
                 return
             yield Advice(
                 "Skip outputs that only one run has.",
-                _add_options(command, "--allow-missing-outputs"),
+                add_options(command, "--allow-missing-outputs"),
             )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
     if is_rounding and not _is_coarse(failing):
         yield Advice(
             "Rounding explains every difference: use the rounding limit as the tolerance.",
-            _with_auto_tolerance(command) if runs else "",
+            with_auto_tolerance(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
@@ -463,7 +456,7 @@ def advice_on_outputs(
         yield Advice("Find the node at fault, and why.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
-        finding = _add_options(command, "--validate", "--mark-all") if runs else ""
+        finding = add_options(command, "--validate", "--mark-all") if runs else ""
         yield Advice("NaN fails with every tolerance. Find the first NaN.", finding)
     elif invalid and not diagnosis and (advice := nan_diagnosis_command(command)):
         yield Advice("Find the node that creates the first NaN or infinity.", advice)
@@ -471,12 +464,12 @@ def advice_on_outputs(
         return
     if "--mark-all" not in words:
         if "--load-outputs" not in words:
-            yield Advice("Find the first layer that differs.", _add_options(command, "--mark-all"))
+            yield Advice("Find the first layer that differs.", add_options(command, "--mark-all"))
     elif "auto" not in words and not _is_coarse(failing):
         yield Advice(
             "Compare each layer with its own rounding limit: a layer that still fails is wrong"
             " by itself.",
-            _with_auto_tolerance(command),
+            with_auto_tolerance(command),
         )
 
 
@@ -532,91 +525,3 @@ def round_up(value: float | None, digits: int = 2) -> str:
     rounded, exponent = float(f"{value:.{digits}g}"), int(f"{value:.{digits - 1}e}".split("e")[1])
     step = 0.0 if rounded >= value else 10.0 ** (exponent - digits + 1)
     return f"{rounded + step:.{digits}g}"
-
-
-def diagnosis_command(command: str) -> str:
-    """Return the command that finds the node at fault for a run whose outputs differ; empty if
-    diagnose does not support its options.
-    """
-    return _diagnosis(
-        command,
-        (
-            (1, 1, 0, 0, 0), (1, 0, 1, 0, 0), (1, 0, 0, 1, 0), (0, 1, 0, 1, 0),
-            (1, 0, 0, 0, 1), (0, 1, 0, 0, 1), (1, 1, 0, 0, 1),
-        ),
-    )  # fmt: skip
-
-
-def nan_diagnosis_command(command: str) -> str:
-    """Return the command that finds the source of the first NaN or infinity in a run; empty if
-    diagnose does not support its options.
-    """
-    return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
-
-
-def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
-    """Return the command line that diagnoses a run; empty if diagnose does not support its options.
-
-    Args:
-        command: the command line of the run.
-        known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
-    """
-    # `diagnose` judges by rounding, and has no tolerances.
-    without = _remove_options(_words(command), _TOLERANCES)
-    without = _remove_options(without, _ABOUT_OUTPUT, most=1)
-    words = [word for word in without if word not in _LEFT_OUT]
-    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
-    parties = tuple(map(flags.count, _PARTIES))
-    is_known = parties in known_pairs
-    if (named := flags.count(_NAMED)) > 0:
-        # Each `--runner` is a backend; its name is checked when the command is parsed.
-        is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
-    if words[:2] != ["polygraphy", "run"] or not _OF_DIAGNOSE.issuperset(flags) or not is_known:
-        return ""
-    return command_line("diagnose", words[2:])
-
-
-_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch", "--openvino")
-_NAMED = "--runner"
-"""The flag of a backend with a name and options of its own."""
-
-
-def _with_auto_tolerance(command: str) -> str:
-    """Return a command line with its tolerances replaced by 'auto'."""
-    words = _remove_options(_words(command), _TOLERANCES)
-    return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})
-
-
-_TOLERANCES = frozenset({"--rtol", "--rel-tol", "--atol", "--abs-tol"})
-
-
-def _words(command: str) -> list[str]:
-    """Return the words of a command line as a shell reads them."""
-    try:
-        return shlex.split(command)
-    except ValueError:  # Quotes are not balanced, so a shell could not read it either.
-        return command.split()
-
-
-def _remove_options(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
-    """Return words without some options and up to `most` values of each."""
-    without: list[str] = []
-    values = 0.0
-    for word in words:
-        if word.startswith("-"):
-            name, has_value, _ = word.partition("=")
-            values = most if name in options and not has_value else 0.0
-            if name not in options:
-                without.append(word)
-        elif values:
-            values -= 1
-        else:
-            without.append(word)
-    return without
-
-
-def _add_options(command: str, *options: str) -> str:
-    """Return a command line with additional options, unless it has them already."""
-    words = _words(command)
-    added = [option for option in options if option not in words]
-    return command_line("run", [*words[2:], *added])

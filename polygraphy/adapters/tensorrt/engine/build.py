@@ -19,7 +19,7 @@ from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
-from polygraphy.adapters.os.signals import dismiss_witnesses, last_words, watch_signals
+from polygraphy.adapters.os.signals import watch_signals
 from polygraphy.adapters.tensorrt.describe.build_record import (
     record_build,
     record_of,
@@ -57,6 +57,7 @@ from polygraphy.adapters.tensorrt.precision.casting import (
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import PRECISIONS
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.last_words import dismiss_witnesses, last_words
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device
 from polygraphy.ports.reporting import Progress

@@ -16,7 +16,6 @@ from attrs import define, field, frozen
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.os.paths import readable_file
-from polygraphy.adapters.os.signals import last_words
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.module import (
     Reasons,
@@ -40,6 +39,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.last_words import last_words
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import load_onnx, parse_onnx, save_model
 from polygraphy.ports.running import describe_node_inputs
