@@ -130,17 +130,17 @@ def _inspect_sources(paths: Sequence[str]) -> list[Source]:
     return sources
 
 
-def _order(first: Source, other: Source) -> list[int]:
+def _order(first: Source, second: Source) -> list[int]:
     """Return, for each runner of the first file, the position of the same runner in another
     file.
     """
-    names, other_texts = ([name for name, _ in stored.runs] for _, stored in (first, other))
+    names, other_texts = ([name for name, _ in stored.runs] for _, stored in (first, second))
     if sorted(names) == sorted(other_texts) and len(set(names)) == len(names):
         return [other_texts.index(name) for name in names]
     if list(map(kind_of_runner, names)) == list(map(kind_of_runner, other_texts)):
         return list(range(len(names)))
     raise UsageError(
-        f"{first[0]} contains results of {', '.join(names)}, but {other[0]} of"
+        f"{first[0]} contains results of {', '.join(names)}, but {second[0]} of"
         f" {', '.join(other_texts)}.",
         hint="Concatenate results of the same runners.",
     )

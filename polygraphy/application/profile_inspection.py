@@ -82,14 +82,18 @@ def pair_profiles(
 
 
 def _have_equal_shapes(
-    profile: ExecutionProfile, other: ExecutionProfile, *, is_only: bool
+    profile: ExecutionProfile, other_profile: ExecutionProfile, *, is_only: bool
 ) -> bool:
     """Return whether other profiles have equal input shapes. Shapes are compared without names if
     input names differ, and not at all if each file has only one profile."""
-    if not profile.shapes or not other.shapes or profile.shapes.keys() & other.shapes.keys():
-        names = profile.shapes.keys() & other.shapes.keys()
-        return all(list(profile.shapes[name]) == list(other.shapes[name]) for name in names)
-    return is_only or sorted(_shapes(profile).values()) == sorted(_shapes(other).values())
+    if (
+        not profile.shapes
+        or not other_profile.shapes
+        or profile.shapes.keys() & other_profile.shapes.keys()
+    ):
+        names = profile.shapes.keys() & other_profile.shapes.keys()
+        return all(list(profile.shapes[name]) == list(other_profile.shapes[name]) for name in names)
+    return is_only or sorted(_shapes(profile).values()) == sorted(_shapes(other_profile).values())
 
 
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:

@@ -87,8 +87,8 @@ class WorstTensors:
             if values is None:
                 continue
             output = _SavedOutput(result_sort_key(result), pair.runners, pair.positions, values)
-            known = self._kept.get(name)
-            if known is None or output.sort_key > known.sort_key:
+            kept_output = self._kept.get(name)
+            if kept_output is None or output.sort_key > kept_output.sort_key:
                 self._kept[name] = output
             if len(self._kept) > self._count:
                 del self._kept[min(self._kept, key=lambda name: self._kept[name].sort_key)]
@@ -100,8 +100,10 @@ class WorstTensors:
         names = sorted(self._kept, key=lambda name: self._kept[name].sort_key, reverse=True)
         runs: dict[int, IterationResult] = {}  # Keys are positions, because names may repeat.
         for name in names:
-            kept = self._kept[name]
-            for position, runner, value in zip(kept.positions, kept.runners, kept.values):
+            kept_output = self._kept[name]
+            for position, runner, value in zip(
+                kept_output.positions, kept_output.runners, kept_output.values
+            ):
                 runs.setdefault(position, IterationResult(runner_name=runner))[name] = value
         if names:
             results = RunResults((outputs.runner_name, [outputs]) for outputs in runs.values())
@@ -153,13 +155,13 @@ def _answers(
     }
 
 
-def restrict_to_chosen(run: Run, other: Run) -> Run:
+def restrict_to_chosen(run: Run, other_run: Run) -> Run:
     """Return a run without the outputs that another run excludes, because saved results may contain
     more."""
     name, outputs = run
-    if outputs is None or other[1] is None or not outputs.unmarked_outputs:
+    if outputs is None or other_run[1] is None or not outputs.unmarked_outputs:
         return run
-    return name, _with_unmarked(outputs, outputs.unmarked_outputs.keys() & other[1].keys())
+    return name, _with_unmarked(outputs, outputs.unmarked_outputs.keys() & other_run[1].keys())
 
 
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
@@ -565,8 +567,8 @@ class _Comparison:
             pair.results,
             (outputs[0].compute_dtype(judged), outputs[1].compute_dtype(judged)),
         )
-        left, right = names_of_runs([*zip(pair.runners, pair.origins)])
-        figures = self.steps.setdefault(position, StepFigures((left, right)))
+        name0, name1 = names_of_runs([*zip(pair.runners, pair.origins)])
+        figures = self.steps.setdefault(position, StepFigures((name0, name1)))
         figures.add(facts, row, pair.results)
 
     def _copy_compared_data(self, result: CompareResult) -> None:
@@ -590,8 +592,8 @@ class _Comparison:
         missing += left_out
         if missing:
             before = verdict.left_out_at.get(position, ())
-            known = list(dict.fromkeys((*before, *missing)))
-            verdict.left_out_at = {**verdict.left_out_at, position: known}
+            missing_names = list(dict.fromkeys((*before, *missing)))
+            verdict.left_out_at = {**verdict.left_out_at, position: missing_names}
         if missing and verdict is self.verdicts[0] and pair.iteration == 0:
             self.console.note(
                 Note(
@@ -605,11 +607,13 @@ class _Comparison:
         return evolve(pair, results=results)
 
 
-def _without_unread(run: Run, other: Run) -> Run:
+def _without_unread(run: Run, other_run: Run) -> Run:
     """Return a run with zeros at the positions that the mask of a step hides; the mask is that of
     this run, else of the other."""
     name, outputs = run
-    facts = next((each.step for _, each in (run, other) if each and each.step), None)
+    facts = next(
+        (results.step for _, results in (run, other_run) if results and results.step), None
+    )
     if outputs is None or facts is None or facts.hidden is None:
         return run
     from polygraphy.domain.states.aligning import zero_hidden_positions

@@ -72,15 +72,15 @@ class Samples:
                 " write class numbers to a file of labels."
             )
 
-    def _labels(self, folder: str | None, given: str | None) -> Labels | None:
+    def _labels(self, folder: str | None, labels_path: str | None) -> Labels | None:
         """Return the labels from a file, or from the folders of the samples; None if there are
         none.
         """
-        if given is None and folder is not None:
+        if labels_path is None and folder is not None:
             beside = str(PurePath(folder) / _LABELS)
-            given = beside if path_exists(beside) else None
-        if given is not None:
-            return labels_in(read_text(given), given, self.names)
+            labels_path = beside if path_exists(beside) else None
+        if labels_path is not None:
+            return labels_in(read_text(labels_path), labels_path, self.names)
         folders = [PurePath(name).parts[:-1] for name in self.names or ()]
         if folder is None or not folders or not all(folders):
             return None
@@ -184,11 +184,11 @@ class SampleComparison:
 
     def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:
         """Yield the comparison of each pair; `is_whole` means that all iterations were compared."""
-        whole = is_whole and self._is_whole
+        is_complete = is_whole and self._is_whole
         names = names_of_runs(self._runs)
         for counts, (i, j) in zip(self._counts, self._pairs):
             if counts.total:
-                yield counts.result((names[i], names[j]), self._output, is_whole=whole)
+                yield counts.result((names[i], names[j]), self._output, is_whole=is_complete)
 
 
 def _is_array(value: Any) -> bool:

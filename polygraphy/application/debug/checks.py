@@ -122,15 +122,15 @@ class CheckCommand:
             words = [word.replace(old, new) for word in words]
         return RunningCheck(self, words, folder, in_new_process=in_new_process)
 
-    def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
-        """Count only failures like the first one (or like `known`) from now on; others are
+    def hold_to_first_failure(self, failure_facts: Mapping[str, Any] | None = None) -> None:
+        """Count only failures like the first one (or like `failure_facts`) from now on; others are
         unresolved, unless exit codes or patterns define failures.
 
         Args:
-            known: the first failure as `first_failure` returns it (default: the next failure).
+            failure_facts: the first failure, from `first_failure` (default: the next failure).
         """
         self._is_held = True
-        self._first = None if known is None else Failure.from_facts(known)
+        self._first = None if failure_facts is None else Failure.from_facts(failure_facts)
 
     def first_failure(self) -> Mapping[str, Any] | None:
         """Return the first failure as plain values; None before one occurs."""

@@ -235,7 +235,9 @@ class Iterations:
         G_LOGGER.verbose(f"{_WORDS[checked.outcome]} | {title} | Duration {seconds:.3f}s")
         return checked.outcome
 
-    def _record(self, found: CheckResult, number: int, state: Mapping[str, Any]) -> IterationRecord:
+    def _record(
+        self, result: CheckResult, number: int, state: Mapping[str, Any]
+    ) -> IterationRecord:
         """Return the replay record of an iteration; it contains the first failure, if it is the
         first with one.
         """
@@ -243,7 +245,7 @@ class Iterations:
         if first is not None and first != self._kept_failure:
             self._kept_failure = first
             state = {**state, _FAILURE: first}
-        return IterationRecord(found.outcome, number, state)
+        return IterationRecord(result.outcome, number, state)
 
     def prove(self, make: Callable[[str], Any], label: str) -> None:
         """Build the result of a search from saved files, and check it in a new process.
@@ -400,24 +402,24 @@ class Iterations:
         return CheckResult(self._check()) if checked is None else checked()
 
     def _report_iteration(
-        self, found: CheckResult, state: Mapping[str, Any], key: str, seconds: float
+        self, result: CheckResult, state: Mapping[str, Any], key: str, seconds: float
     ) -> None:
         """Count, show, save and report an iteration."""
         number = self.count
-        self._log(f"{number:02}", found)
-        self.counts[found.outcome] += 1
+        self._log(f"{number:02}", result)
+        self.counts[result.outcome] += 1
         self.seconds += seconds
-        self._rows.add(number, state, found.outcome, seconds, found.reason)
-        facts = {"name": key, "outcome": found.outcome, "seconds": seconds, "state": state}
+        self._rows.add(number, state, result.outcome, seconds, result.reason)
+        facts = {"name": key, "outcome": result.outcome, "seconds": seconds, "state": state}
         resolve(Findings).report_finding("iteration", facts)
 
-    def _log(self, name: str, found: CheckResult) -> str:
+    def _log(self, name: str, result: CheckResult) -> str:
         """Save the output of a check and return the path."""
         path = str(PurePath(self._logs) / f"{name}.log")
-        if found.output is not None:
+        if result.output is not None:
             if not self._written:
                 self._remove_old_logs()
-            write_scratch(path, _shorten_log(found.output))
+            write_scratch(path, _shorten_log(result.output))
             self._written.append(path)
         return path
 

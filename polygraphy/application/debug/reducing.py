@@ -345,13 +345,13 @@ def reduce_model(
     try:
         parts = _prepare_failing_model(model, iterations, data_loader, save_inputs)
         reduction, part = _reduce_failing(model, parts, settings)
-        rest = _reduce_rest(parts, part, settings) if find_all else []
+        other_reductions = _reduce_rest(parts, part, settings) if find_all else []
     finally:
         iterations.close()
     iterations.finish()
-    if rest and save_inputs is not None and reduction.feed is not None:
+    if other_reductions and save_inputs is not None and reduction.feed is not None:
         parts.save_feed(reduction.feed)
-    return evolve(reduction, others=rest)
+    return evolve(reduction, others=other_reductions)
 
 
 def numbered_path(path: str, number: int) -> str:

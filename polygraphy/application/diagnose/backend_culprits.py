@@ -154,8 +154,8 @@ def _largest_error(
     """Return the largest error of a backend without rewrites on all data; None if its outputs do
     not match on some."""
     largest = 0.0
-    for feed, right in pairs:
-        error = _remaining_error(case, party, feed, right, **how)
+    for feed, expected in pairs:
+        error = _remaining_error(case, party, feed, expected, **how)
         if error is None:
             return None
         largest = max(largest, error)

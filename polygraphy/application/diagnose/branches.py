@@ -32,16 +32,16 @@ def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
         model = result
 
 
-def add_idle_branches(found: Found, request: Request) -> Found:
+def add_idle_branches(answer: Found, request: Request) -> Found:
     """Return the result; if it has no fault, its reason also lists the branches of If nodes that
     never ran, and so were not compared.
     """
-    if found.result.verdict != AGREE:
-        return found
+    if answer.result.verdict != AGREE:
+        return answer
     reason = join_statements(
-        found.result.reason, _describe_idle_branches(found.case, request.feeds)
+        answer.result.reason, _describe_idle_branches(answer.case, request.feeds)
     )
-    return evolve(found, result=evolve(found.result, reason=reason))
+    return evolve(answer, result=evolve(answer.result, reason=reason))
 
 
 def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:

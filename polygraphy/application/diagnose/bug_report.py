@@ -174,17 +174,17 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         size = len(chosen)
         try:
             part = cut_part(case.model, chosen, values)
-            right = part if repaired is None else _same_part(repaired, case, chosen, values)
-            failure = _failure(culprit, party, third, part, right, size)
+            correct_part = part if repaired is None else _same_part(repaired, case, chosen, values)
+            failure = _failure(culprit, party, third, part, correct_part, size)
         except (*REFUSALS, KeyError):
             continue
         if failure is not None:
             yield failure
     try:
-        whole = feed_part(case.model.proto, values)
-        right = whole if repaired is None else feed_part(repaired.proto, values)
+        whole_model = feed_part(case.model.proto, values)
+        correct_part = whole_model if repaired is None else feed_part(repaired.proto, values)
         count = len(case.model.nodes)
-        failure = _failure(culprit, party, third, whole, right, count, case.expected)
+        failure = _failure(culprit, party, third, whole_model, correct_part, count, case.expected)
     except (*REFUSALS, KeyError):
         return
     if failure is not None:
@@ -205,7 +205,7 @@ def _failure(
     party: SuspectedParty,
     third: SuspectedParty,
     part: Submodel,
-    right: Submodel,
+    correct_part: Submodel,
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
@@ -218,7 +218,7 @@ def _failure(
     if not all(isinstance(value, np.ndarray) for value in part.feed.values()):
         return None
     if expected is None:
-        expected = right.run(third, plain=True)
+        expected = correct_part.run(third, plain=True)
     expected = {name: expected[name] for name in open_model(part.model).outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None

@@ -59,7 +59,7 @@ BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
-        lambda found, request: request.reference is not None and found.result.verdict != AGREE,
+        lambda answer, request: request.reference is not None and answer.result.verdict != AGREE,
     ),
     blame_model,
     compare_other_versions,
@@ -71,10 +71,10 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
 ENDINGS: Sequence[Ending[Request]] = (
     ending_from(
         "steps.quantized.code_steps:report_code_steps",
-        lambda found, request: found.result.verdict == AGREE
-        and len(found.case.parties) > 1
+        lambda answer, request: answer.result.verdict == AGREE
+        and len(answer.case.parties) > 1
         and not request.has_oracle
-        and any(is_coarse(node.op) for node in found.case.model.nodes),
+        and any(is_coarse(node.op) for node in answer.case.model.nodes),
     ),
     add_right_versions,
     add_open_versions,
@@ -157,19 +157,19 @@ def diagnose(
     request = evolve(request, baseline=next(iter(baselines), None))
     unwritten: FileError | None = None
     try:
-        found = diagnose_case(case, request)
+        answer = diagnose_case(case, request)
         for ending in ENDINGS:
-            found = ending(found, request)
+            answer = ending(answer, request)
         try:
-            result = _report_culprit(found, request, model, save_culprit, issue)
+            result = _report_culprit(answer, request, model, save_culprit, issue)
         except FileError as error:  # Show the result even if its files cannot be written.
-            result, unwritten = found.result, error
+            result, unwritten = answer.result, error
     finally:
         close([*parties, *baselines])
         if uses_device:
             program.close()  # type: ignore[union-attr]
-    result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
-    is_right = conclude(add_origins(result, found.case.model))
+    result = evolve(result, attempts=answer.case.attempts, curves=answer.case.curves)
+    is_right = conclude(add_origins(result, answer.case.model))
     if unwritten is not None:
         raise unwritten
     return is_right
@@ -189,7 +189,7 @@ def _open_case(
 
 
 def _report_culprit(
-    found: Found, request: Request, model: Any, save_culprit: str | None, issue: str | None
+    answer: Found, request: Request, model: Any, save_culprit: str | None, issue: str | None
 ) -> DiagnosisResult:
     """Write the requested files about the first culprit, and return the result; without a request,
     the result has the command that writes them.
@@ -197,12 +197,12 @@ def _report_culprit(
     if save_culprit is not None or issue is not None:
         from polygraphy.application.diagnose.bug_report import save_bug_report
 
-        save_bug_report(found.case, found.result, save_culprit, issue)
-    elif isinstance(model, str) and not request.has_oracle and found.result.culprits:
+        save_bug_report(answer.case, answer.result, save_culprit, issue)
+    elif isinstance(model, str) and not request.has_oracle and answer.result.culprits:
         from polygraphy.application.diagnose.bug_report import add_report_command
 
-        return add_report_command(found.case, found.result)
-    return found.result
+        return add_report_command(answer.case, answer.result)
+    return answer.result
 
 
 def diagnose_once(case: Case, request: Request) -> Found:

@@ -63,7 +63,7 @@ class Request:
     @property
     def has_oracle(self) -> bool:
         """Return whether there are expected results: a reference, saved results or a program."""
-        return any(each is not None for each in (self.reference, self.golden, self.program))
+        return any(source is not None for source in (self.reference, self.golden, self.program))
 
     def compares_versions_first(self, case: Case) -> bool:
         """Return whether the only backend is first compared with its other versions."""
@@ -130,14 +130,14 @@ class TensorDifferences:
         return TensorDifferences([max(pair, key=_largest_deviation) for pair in pairs])
 
 
-def _largest_deviation(found: Differing) -> float:
+def _largest_deviation(differences: Differing) -> float:
     """Return the largest relative deviation; -1 if there is none."""
-    return max((each.relative for each in found.values()), default=-1.0)
+    return max((deviation.relative for deviation in differences.values()), default=-1.0)
 
 
-def limit_to_evidence(found: Found, request: Request) -> Found:
+def limit_to_evidence(answer: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
-    case = found.case
+    case = answer.case
     name = case.parties[0].name if len(case.parties) == 1 else ""
-    result = case.evidence.qualify_result(found.result, name, request.unexplained)
-    return evolve(found, result=result)
+    result = case.evidence.qualify_result(answer.result, name, request.unexplained)
+    return evolve(answer, result=result)

@@ -96,15 +96,15 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
         applies: returns whether the ending is called.
     """
 
-    def ending(found: Found, request: T) -> Found:
+    def ending(answer: Found, request: T) -> Found:
         """Return the revised result; unchanged if the function does not apply."""
-        if not applies(found, request):
-            return found
+        if not applies(answer, request):
+            return answer
         module, _, function = name.partition(":")
         exported: Ending[T] = getattr(
             import_module(f"polygraphy.application.diagnose.{module}"), function
         )
-        return exported(found, request)
+        return exported(answer, request)
 
     return ending
 

@@ -48,7 +48,7 @@ def diagnose_refusals(
     third: SuspectedParty,
     refusals: Mapping[int, PolygraphyException],
     feed: Feed,
-    others: Sequence[Feed] = (),
+    other_feeds: Sequence[Feed] = (),
 ) -> Found:
     """Return the nodes that backends refuse; `refusals` has their errors by position.
 
@@ -57,7 +57,7 @@ def diagnose_refusals(
         third: the backend that computes the expected results.
         refusals: the messages of parties, by their positions.
         feed: the data on which they did.
-        others: further data, on which a remedy has to work as well.
+        other_feeds: further data, on which a remedy has to work as well.
 
     Raises:
         UnavailableError: a party can run nothing here, so that the model is not what is refused.
@@ -83,8 +83,8 @@ def diagnose_refusals(
             continue
     messages = [str(error) for error in refusals.values()]
     if tensors is None and len(refusals) == len(case.parties):
-        first, *rest = (case.parties[index].name for index in refusals)
-        also = reasons.cannot_either(rest) if rest else ""
+        first, *other_names = (case.parties[index].name for index in refusals)
+        also = reasons.cannot_either(other_names) if other_names else ""
         more = f"{also}{_describe_open_shapes(case)}"
         period = "." if more and not messages[0].endswith(".") else ""
         raise BackendError(f"{messages[0]}{period}{more}", backend=first)
@@ -96,7 +96,7 @@ def diagnose_refusals(
         for index, error in refusals.items():
             # The rejected part may crash without some of the rewrites, if it did not crash at once.
             careful = CarefulParty(case.parties[index])
-            refused_nodes = find_refused_nodes(case, careful, tensors, str(error), others)
+            refused_nodes = find_refused_nodes(case, careful, tensors, str(error), other_feeds)
             if refused_nodes is not None:
                 refused_nodes = _blame_names(refused_nodes)
                 culprits.append(refused_nodes)
@@ -129,15 +129,15 @@ def _describe_lost_operators(
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
     every = [*dict.fromkeys(node.operator for node in case.model.nodes)]
-    lost = [
+    lost_operators = [
         (culprit.party, operator)
         for culprit in culprits
         for operator in ([culprit.op] if culprit.nodes else every)
     ]
-    if not lost or not all("." in operator for _, operator in lost):
+    if not lost_operators or not all("." in operator for _, operator in lost_operators):
         return ""
     kinds: dict[tuple[str, bool], list[str]] = {}
-    for party, operator in lost:
+    for party, operator in lost_operators:
         kinds.setdefault((party, operator.startswith(_STANDARD)), []).append(operator)
     lacks = (
         reasons.missing_operator(party, operators, is_standard)
@@ -147,7 +147,7 @@ def _describe_lost_operators(
 
 
 def find_refused_nodes(
-    case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed] = ()
+    case: Case, party: SuspectedParty, trace: Trace, message: str, other_feeds: Sequence[Feed] = ()
 ) -> Culprit | None:
     """Return the smallest set of nodes that a backend refuses with computed values; None if it
     refuses no part.
@@ -155,11 +155,11 @@ def find_refused_nodes(
     Args:
         case: the model, the backends and the data to diagnose.
         party: the party that rejects it.
-        known: the outputs of another party.
+        trace: the outputs of another party.
         message: the message of the party.
-        others: further data, on which a remedy has to work as well.
+        other_feeds: further data, on which a remedy has to work as well.
     """
-    refused_nodes = known.all_values
+    refused_nodes = trace.all_values
     nodes = case.model.nodes
 
     def part_of(chosen: Sequence[int]) -> Submodel | None:
@@ -179,7 +179,7 @@ def find_refused_nodes(
 
     end = _smallest_number(len(nodes), lambda count: refuses(range(count)))
     if end is None:
-        return _whole_refusal_culprit(case, party, known, message, others)
+        return _whole_refusal_culprit(case, party, trace, message, other_feeds)
     firsts = {node.operator: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         facts = [evidence.refusal(party.name, message), evidence.each_node_refused()]
@@ -188,13 +188,13 @@ def find_refused_nodes(
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
-    if (wrong := _wrong_node_before(case, party, known, chosen[:-1])) is not None:
+    if (wrong := _wrong_node_before(case, party, trace, chosen[:-1])) is not None:
         refusal = evidence.refusal(party.name, message, by_wrong_value=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
     part = part_of(chosen)
     blamed = _without_carriers(case, chosen, refused_nodes)
-    return _part_refusal_culprit(case, party, known, message, blamed, part, plain, others)
+    return _part_refusal_culprit(case, party, trace, message, blamed, part, plain, other_feeds)
 
 
 def _without_carriers(case: Case, chosen: Sequence[int], values: Values) -> Sequence[int]:
@@ -219,7 +219,7 @@ def _part_refusal_culprit(
     chosen: Sequence[int],
     part: Submodel | None,
     plain: bool,
-    others: Sequence[Feed],
+    other_feeds: Sequence[Feed],
 ) -> Culprit:
     """Return the culprit for the smallest set of nodes that a backend refuses.
 
@@ -231,15 +231,15 @@ def _part_refusal_culprit(
         chosen: the nodes, by position.
         part: the part with them; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
-        others: further data, on which a remedy has to work as well.
+        other_feeds: further data, on which a remedy has to work as well.
     """
-    nodes, feeds = case.model.nodes, [trace.feed, *others]
+    nodes, feeds = case.model.nodes, [trace.feed, *other_feeds]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, with_all_branches=True, without=passes)
     if passes and not healed:  # Rewrites of neighboring nodes may have the same effect.
         wider = refusal_passes(party, Submodel(case.model.given, trace.feed))
         healed = bool(wider) and _runs_model(
-            case, party, *others, with_all_branches=True, without=wider
+            case, party, *other_feeds, with_all_branches=True, without=wider
         )
         passes = wider or passes
     is_whole = bool(healed)
@@ -295,22 +295,22 @@ def _whole_refusal_culprit(
 
 
 def _wrong_node_before(
-    case: Case, party: SuspectedParty, known: Trace, chosen: Sequence[int]
+    case: Case, party: SuspectedParty, trace: Trace, chosen: Sequence[int]
 ) -> Culprit | None:
     """Return the first of some nodes that a backend computes incorrectly in isolation, which may
     cause a later refusal; None if there is none.
     """
-    held = known.all_values
+    values = trace.all_values
     for index in chosen:
-        part = compute_part(case.model, [index], held, party)
+        part = compute_part(case.model, [index], values, party)
         for name in case.model.nodes[index].makes:
-            if name not in part or name not in known.values:
+            if name not in part or name not in trace.values:
                 continue
             op = case.model.nodes[index].operator
-            off = judge_tensor(part[name], known.values[name], 0.0, op)
+            off = judge_tensor(part[name], trace.values[name], 0.0, op)
             finding = WrongNodes([index], name, off, fused=False)
-            if off.is_wrong and vote(case, finding, party, known).is_party_wrong:
-                return culprit_at(case, party, finding, known)
+            if off.is_wrong and vote(case, finding, party, trace).is_party_wrong:
+                return culprit_at(case, party, finding, trace)
     return None
 
 

@@ -90,7 +90,7 @@ def rounding_accumulates(
 
 
 def with_acceptance(
-    found: Found,
+    answer: Found,
     case: Case,
     feeds: Sequence[Feed],
     pairs: Sequence[tuple[Sequence[Values], Sequence[Values]]],
@@ -100,7 +100,7 @@ def with_acceptance(
     model, if they differ by less than the rounding limit.
 
     Args:
-        found: the result, with a culprit.
+        answer: the result, with a culprit.
         case: the model, the backends and the data to diagnose.
         feeds: the data.
         pairs: outputs that are compared with each other.
@@ -114,12 +114,12 @@ def with_acceptance(
     }
     dtype = types.pop() if len(types) == 1 else None
     if dtype is None or dtype in (*WIDE, *HALF):
-        return found
+        return answer
     if not all(rounding_explains(case, feeds, *pair, by_steps=True) for pair in pairs):
-        return found
-    first, *others = found.result.culprits
+        return answer
+    first, *other_culprits = answer.result.culprits
     first = evolve(first, facts=[*first.facts, describe(dtype)])
-    return evolve(found, result=evolve(found.result, culprits=[first, *others]))
+    return evolve(answer, result=evolve(answer.result, culprits=[first, *other_culprits]))
 
 
 def rounding_explains(

@@ -49,7 +49,7 @@ class Trace:
     @property
     def all_values(self) -> MutableMapping[str, Any]:
         """Return the values together with the inputs; additions stay separate from the trace."""
-        return ChainMap({}, *(each for each in (self.feed, self.values)))  # type: ignore[arg-type]
+        return ChainMap({}, *(tensors for tensors in (self.feed, self.values)))  # type: ignore[arg-type]
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each tensor in bytes."""
@@ -76,8 +76,8 @@ class _SpooledTensors(MutableMapping[str, Any]):
     def with_names(self, names: Mapping[str, str]) -> _SpooledTensors:
         """Return some arrays under other names, without copying."""
         renamed = _SpooledTensors(self._spool)
-        for own, parts in ((self.sizes, renamed.sizes), (self._held, renamed._held)):
-            parts.update({new: own[old] for new, old in names.items() if old in own})
+        for own_parts, parts in ((self.sizes, renamed.sizes), (self._held, renamed._held)):
+            parts.update({new: own_parts[old] for new, old in names.items() if old in own_parts})
         tickets = self._tickets
         renamed._tickets = {new: tickets[old] for new, old in names.items() if old in tickets}
         return renamed
@@ -217,13 +217,13 @@ def _layer_windows(case: Case, feed: Feed) -> list[range]:
 
 
 def _split_nodes(
-    case: Case, cut: Any, names: Mapping[str, str], known: Trace
+    case: Case, cut: Any, names: Mapping[str, str], trace: Trace
 ) -> Iterator[Submodel]:
     """Yield parts of isolated nodes that together cover the whole model."""
-    sizes = known.sizes()
+    sizes = trace.sizes()
     most = case.memory_limit // _ISOLATED
     if 2 * sum(sizes.values()) <= most:
-        yield feed_part(cut, known.all_values)
+        yield feed_part(cut, trace.all_values)
         return
     opened = open_model(cut)
     sizes.update({result: sizes[name] for name, result in names.items()})
@@ -238,9 +238,9 @@ def _split_nodes(
     windows = plan_windows(layers, most, sizes, joined)
     for window in windows:
         if len(windows) == 1:
-            yield feed_part(cut, known.all_values)
+            yield feed_part(cut, trace.all_values)
         elif any(set(opened.nodes[index].makes) - {*opened.constants} for index in window):
-            yield cut_part(opened, window, known.all_values)
+            yield cut_part(opened, window, trace.all_values)
 
 
 def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:

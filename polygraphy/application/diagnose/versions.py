@@ -88,7 +88,9 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
             open_ = function_for(open_environment, party.backend)
             opened = [(_open_environment(case, open_, path), path) for path in paths]
             environments = [
-                (one, path) for one, path in opened if not isinstance(one, PolygraphyException)
+                (party, path)
+                for party, path in opened
+                if not isinstance(party, PolygraphyException)
             ]
             for error, path in opened:
                 if isinstance(error, PolygraphyException):

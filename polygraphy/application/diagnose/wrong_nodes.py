@@ -391,8 +391,8 @@ def _wrong_regions(
         )
         if explained and not (jumps and new_deviation.share > _EVERYWHERE):
             continue
-        known = [finding for finding in findings if not finding.is_step]
-        if not any(set(taking_part) <= set(finding.region) for finding in known):
+        certain_findings = [finding for finding in findings if not finding.is_step]
+        if not any(set(taking_part) <= set(finding.region) for finding in certain_findings):
             findings.append(
                 WrongNodes(taking_part, name, new_deviation, fused=True, explained=explained)
             )

@@ -71,9 +71,9 @@ def _measure_tensors(
         references.append(exact)
         weights = open_model(exact).graph.all_weights
         if not inputs and sum(prod(weight.shape) for weight in weights) > _MANY_ELEMENTS:
-            others = (tensor for tensor in tensors if tensor.kind == "activation")
+            activations = (tensor for tensor in tensors if tensor.kind == "activation")
             model = load_onnx(path, maps_weights=True)
-            return [*_measure_by_node(model, exact), *others]
+            return [*_measure_by_node(model, exact), *activations]
         exact = exact if inputs else load_onnx(reference)
         try:
             optimized = party.runtime_graph(exact, level="ENABLE_BASIC")

@@ -76,8 +76,8 @@ class PlannedSweep:
         for planned_cell in listed:
             same.setdefault(planned_cell.key, []).append(planned_cell)
         self.cells = [
-            evolve(first, equal_names=[other.cell.name for other in others])
-            for first, *others in same.values()
+            evolve(first, equal_names=[other.cell.name for other in other_cells])
+            for first, *other_cells in same.values()
         ]
         self.merged = len(listed) - len(self.cells)
 
@@ -144,15 +144,15 @@ class PlannedSweep:
         )
         return PlannedCell(cell, key, shared, interpreter)
 
-    def _reference_key(self, asked: ReferenceRequest) -> str:
+    def _reference_key(self, request: ReferenceRequest) -> str:
         """Return the key of a reference, which cells share."""
-        if asked.outputs:
-            return key_of("given", self._digest(asked.outputs), self._digest(asked.inputs))
+        if request.outputs:
+            return key_of("given", self._digest(request.outputs), self._digest(request.inputs))
         return key_of(
             "shared",
-            self._digest(asked.model),
-            list(asked.flags),
-            list(self._contents(asked.flags)),
+            self._digest(request.model),
+            list(request.flags),
+            list(self._contents(request.flags)),
             dict(self._here.versions),
         )
 
@@ -171,19 +171,19 @@ class PlannedSweep:
         """Return the job that creates the reference inputs and outputs of a cell; None if the plan
         provides them.
         """
-        asked, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
-        if asked.outputs:
+        request, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
+        if request.outputs:
             return None
         outputs, inputs = self._reference_files(cell)
-        words = (*asked.flags, "--save-inputs", inputs, "--save-outputs", outputs)
-        command = self._command_words(self._here, stem, "run", asked.model, words)
+        words = (*request.flags, "--save-inputs", inputs, "--save-outputs", outputs)
+        command = self._command_words(self._here, stem, "run", request.model, words)
         return Job(cell.shared_key, command, stem, self._root, self._here.environment)
 
     def _reference_files(self, cell: PlannedCell) -> tuple[str, str]:
         """Return the paths of reference outputs and inputs."""
-        asked, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
-        if asked.outputs:
-            return path_word(asked.outputs), path_word(asked.inputs)
+        request, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
+        if request.outputs:
+            return path_word(request.outputs), path_word(request.inputs)
         return f"{stem}.outputs.json", f"{stem}.inputs.json"
 
     def job(self, cell: PlannedCell, suffix: str = "") -> Job:
@@ -215,15 +215,15 @@ class PlannedSweep:
         running the same model.
         """
         outputs, inputs = self._reference_files(cell)
-        asked = cell.cell.asked
+        request = cell.cell.asked
         words: Words = (*cell.cell.party, "--load-inputs", inputs)
         goal: Words = ()
-        if asked.model == cell.cell.model:
+        if request.model == cell.cell.model:
             words = (*words, *self.plan.reference.flags)
-        elif asked.model:
+        elif request.model:
             if find_quantized_tensors(self._resolve_path(cell.cell.model)):
                 goal = ("--within", f"{self.plan.within:g}")
-            words = (*words, "--reference", path_word(asked.model), *goal)
+            words = (*words, "--reference", path_word(request.model), *goal)
         else:
             words = (*words, "--golden", outputs)
         key = key_of("diagnosis", cell.key, *goal)

@@ -166,8 +166,8 @@ class ChangeSearch:
         noisy = (goal + size * noise).astype(goal.dtype)
         search = evolve(self, goals={**self.goals, name: noisy})
         return any(
-            other.weights.keys() == weight.weights.keys()
-            for other in search.find_weights(position, output, noisy)
+            noisy_weight.weights.keys() == weight.weights.keys()
+            for noisy_weight in search.find_weights(position, output, noisy)
         )
 
     def find_numbers(self, position: int) -> Iterator[Variant]:
@@ -226,9 +226,9 @@ class ChangeSearch:
             loads = cache(partial(reading, positions if is_part else ())), cache(
                 partial(reading, ())
             )
-            lost = (behind or {}).get(operand, ())
+            lost_names = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
-                _similar_tensors(pool, operand, feed[operand], operand in equal, lost),
+                _similar_tensors(pool, operand, feed[operand], operand in equal, lost_names),
                 (
                     _tensors_of_missing_nodes(operand, feed[operand], weights)
                     if behind is not None
@@ -442,7 +442,7 @@ def _similar_tensors(
     operand: str,
     value: Any,
     is_missing: bool,
-    lost: Collection[str] = (),
+    lost_names: Collection[str] = (),
 ) -> Iterator[OtherTensor]:
     """Yield the tensors with the size and type of an input: those that only the reference computes
     from it, then others with its shape, of the model, and of the reference.
@@ -452,7 +452,7 @@ def _similar_tensors(
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.
-        lost: the tensors that the reference computes from it.
+        lost_names: the tensors that the reference computes from it.
     """
     alike = [
         candidate
@@ -464,10 +464,10 @@ def _similar_tensors(
     nearest = [
         candidate
         for candidate in alike
-        if is_missing and not candidate.is_in_model and candidate.name in lost
+        if is_missing and not candidate.is_in_model and candidate.name in lost_names
     ]
-    for one in nearest[:_TENSORS]:
-        yield evolve(one, value=np.reshape(one.value, np.shape(value)))
+    for near_tensor in nearest[:_TENSORS]:
+        yield evolve(near_tensor, value=np.reshape(near_tensor.value, np.shape(value)))
     seen = {id(other_tensor) for other_tensor in nearest}
     equal_candidates = [
         candidate

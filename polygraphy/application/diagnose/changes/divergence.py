@@ -156,8 +156,8 @@ class _DivergenceSearch:
         self._inputs = dict(inputs)
         total = max(sum(trace.sizes().values()), 1)
         # The model may compute additional tensors, such as copies of weights that layers share.
-        own = min(_OWN * tensor_bytes(case.model, feed), case.resident_limit / _SHARE)
-        self._limit = max(_GROWTH * total, own)
+        own_limit = min(_OWN * tensor_bytes(case.model, feed), case.resident_limit / _SHARE)
+        self._limit = max(_GROWTH * total, own_limit)
         weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
         self._budget = RunBudget.for_loads(total, weights, *_TRIES)
         jumps = any(node.is_discontinuous for node in case.model.nodes)
@@ -209,12 +209,14 @@ class _DivergenceSearch:
     def _without_others(self, divergence: Divergence, among: Sequence[Divergence]) -> Divergence:
         """Return a divergence extended to all nodes after correct tensors, as computed while only
         the other divergences are replaced."""
-        other_among = [one for one in among if one is not divergence]
+        other_among = [candidate for candidate in among if candidate is not divergence]
         search = self._compute_with(other_among)
         if search is None:
             return divergence
         equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
-        makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
+        makers = self._borders.makers_of(
+            equal_tensors, {candidate.border.tensor for candidate in other_among}
+        )
         region = tuple(
             region_before(self._case.model.graph, divergence.border.tensor, equal_tensors.keys())
         )
@@ -474,26 +476,26 @@ class _DivergenceSearch:
         return equal_tensors
 
     def _equal_result_tensor(
-        self, node: Node, name: str, made: Values, equal_names: Mapping[str, str]
+        self, node: Node, name: str, outputs: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; else None. Scalars need more than an equal value."""
-        read, value = _non_constant_inputs(node, self._case.model.constants), made[name]
+        read, value = _non_constant_inputs(node, self._case.model.constants), outputs[name]
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
             return None
-        position, found = node.makes.index(name), []
+        position, matches = node.makes.index(name), []
         for other_node in self._reference_nodes_by_reads.get(
             (node.operator, node.settings, twins), ()
         ):
             twin = other_node.makes[position] if position < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
-                found.append(twin)
-        if not found or name in found or node.operator not in MOVING:
-            return found[0] if found else None
+                matches.append(twin)
+        if not matches or name in matches or node.operator not in MOVING:
+            return matches[0] if matches else None
         # If more nodes of the model than of the reference compute this tensor, one of them reads
         # the wrong input.
-        return found[0] if self._count_equal(node, name, made) <= len(found) else None
+        return matches[0] if self._count_equal(node, name, outputs) <= len(matches) else None
 
     def _count_equal(self, node: Node, name: str, value: Values) -> int:
         """Return how many nodes with the operator and inputs of a node compute a value equal to its
@@ -501,9 +503,11 @@ class _DivergenceSearch:
         key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         position = node.makes.index(name)
         names = (
-            one.makes[position] for one in self._nodes_by_reads[key] if position < len(one.makes)
+            other_node.makes[position]
+            for other_node in self._nodes_by_reads[key]
+            if position < len(other_node.makes)
         )
-        return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
+        return sum(twin in value and np.array_equal(value[twin], value[name]) for twin in names)
 
     @cached_property
     def _nodes_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:

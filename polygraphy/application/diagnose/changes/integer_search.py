@@ -52,9 +52,11 @@ def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
             change = changes.other_weight("weight", name, difference, node.op)
             return Variant("weight", change, node, {name: array})
 
-        found = search.try_runs(partial(_nearest_integers, search, start, variant_with), _MOST_RUNS)
-        if found is not None:
-            yield from search.select_matching([variant_with(found)])
+        integers = search.try_runs(
+            partial(_nearest_integers, search, start, variant_with), _MOST_RUNS
+        )
+        if integers is not None:
+            yield from search.select_matching([variant_with(integers)])
 
 
 def _nearest_integers(
@@ -91,13 +93,13 @@ def _nearest_integers(
         before = best
         for at in range(array.size):
             for value in candidates:
-                other = array.copy()
-                other.flat[at] = value
-                if runs >= _MOST_RUNS or np.array_equal(other, array):
+                changed = array.copy()
+                changed.flat[at] = value
+                if runs >= _MOST_RUNS or np.array_equal(changed, array):
                     continue
-                runs, scored = runs + 1, score(other)
+                runs, scored = runs + 1, score(changed)
                 if scored > best:
-                    array, best = other, scored
+                    array, best = changed, scored
         if best == before:
             break
     return None if np.array_equal(array, start) else array
@@ -124,7 +126,9 @@ def _score(values: Values, goals: Values) -> Score:
     for name, goal in goals.items():
         array, wanted = np.asarray(values.get(name)), np.asarray(goal)
         if array.ndim == wanted.ndim:
-            sizes += sum(one == other for one, other in zip(array.shape, wanted.shape))
+            sizes += sum(
+                length == wanted_length for length, wanted_length in zip(array.shape, wanted.shape)
+            )
         if array.shape == wanted.shape and wanted.size:
             shares.append(float(np.mean(np.isclose(array, wanted, rtol=1e-4, atol=1e-6))))
     return sizes, sum(shares)

@@ -95,15 +95,15 @@ def find_changes(
         explained = [
             parting for group in groups for parting in search.explain_each(group, len(groups))
         ]
-        lost = {
-            each
+        lost_tensors = {
+            tensor
             for parting in explained
             if parting.reason is not None
-            for each in parting.reason.lost_tensors
+            for tensor in parting.reason.lost_tensors
         }
         for single_culprits in explained:
             reason = single_culprits.reason or (
-                single_culprits.change.find_lost_nodes(lost) if lost else None
+                single_culprits.change.find_lost_nodes(lost_tensors) if lost_tensors else None
             )
             if single_culprits.is_right:
                 continue
@@ -183,7 +183,7 @@ class _GroupSearch:
         if is_done or self._is_node_known:
             return [group]
         single = [self.explain([divergence], number + 1) for divergence in divergences]
-        is_explained = all(one.is_right or one.reason is not None for one in single)
+        is_explained = all(change.is_right or change.reason is not None for change in single)
         return single if is_explained else [group]
 
     def explain(self, divergences: Sequence[Divergence], number: int) -> _Group:
@@ -243,9 +243,9 @@ class _GroupSearch:
         """Return whether restoring a single node is known to make all outputs match."""
         return len(self.known) == 1 and len(self.known[0].nodes) == 1
 
-    def _change(self, found: Divergences, divergences: Sequence[Divergence]) -> Change:
+    def _change(self, search: Divergences, divergences: Sequence[Divergence]) -> Change:
         """Return the search for one change that explains the divergences."""
-        change = Change(self.case, self.pairing, self.party, found, self.feed, divergences)
+        change = Change(self.case, self.pairing, self.party, search, self.feed, divergences)
         if self._is_node_known:
             change.budget.runs = min(change.budget.runs, _RUNS_FOR_KNOWN)
         return change
@@ -284,7 +284,11 @@ def _without_bias(case: Case, variant: Variant) -> Node | None:
         return None
     graph = case.model.graph
     reader = graph.nodes[graph.operation_producers[output_name(variant)]]
-    moved = [name for name, other in zip(reader.inputs, variant.node.inputs) if name != other]
+    moved = [
+        name
+        for name, changed_name in zip(reader.inputs, variant.node.inputs)
+        if name != changed_name
+    ]
     # A bias of either operand of an addition has the same effect.
     operands = reader.inputs if reader.op == "Add" else moved
     makers = [

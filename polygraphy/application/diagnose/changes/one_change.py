@@ -180,7 +180,7 @@ class Change:
         ]
         for indices in (first, other_nodes):
             for kind, tried in kinds.items():
-                for index in (each for each in indices if each in self._side.operations):
+                for index in (i for i in indices if i in self._side.operations):
                     self.budget.is_cut_short = self.budget.is_spent
                     for variant in () if self.budget.is_spent else tried(index):
                         return Explanation(index, variant, self._places)
@@ -246,12 +246,14 @@ class Change:
         [divergence] = self._places
         tensor, twin = divergence.border.tensor, divergence.border.twin
         try:
-            own = search.part.run(self._party).get(tensor)
+            value = search.part.run(self._party).get(tensor)
         except PolygraphyException:
             return None
         earlier = (name for name in divergence.instead if name != twin)
-        theirs = self._found.theirs
-        if not any(name in theirs and is_close(own, theirs[name]) for name in earlier):
+        reference_values = self._found.theirs
+        if not any(
+            name in reference_values and is_close(value, reference_values[name]) for name in earlier
+        ):
             return None
         for index, _ in self._case.model.graph.readers.get(tensor, ()):
             if index in self._side.operations:
@@ -293,17 +295,17 @@ class Change:
         arrays = [weights[name].values for name in names if name in weights]
         read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
         arrays += [self._held[name] for name in read if name in self._held]
-        return [one for one in map(np.asarray, arrays) if is_float(one)][:_OPERANDS]
+        return [array for array in map(np.asarray, arrays) if is_float(array)][:_OPERANDS]
 
     @cached_property
     def _twins(self) -> Mapping[str, str]:
         """Return the reference tensor that equals each tensor of the model, including tensors after
         nodes that only move elements."""
-        known, twins = SameTensors(self._found.theirs), dict(self._found.same)
+        same_tensors, twins = SameTensors(self._found.theirs), dict(self._found.same)
         for index in self._nodes:
             for name in self._case.model.nodes[index].reads:
                 if name in self._held and name not in twins:
-                    twin = known.find_equal(name, self._held[name], ())
+                    twin = same_tensors.find_equal(name, self._held[name], ())
                     twins.update({} if twin is None else {name: twin})
         return twins
 

@@ -65,8 +65,8 @@ def find_lost_inputs(
         if np.isfinite(array).all()
     }
     yield from search.select_matching(variant_with(name, array) for name, array in solved.items())
-    others = {name: lost_values[at] for name, at in names.items() if name not in solved}
-    yield from _fit_weight(search, goal, others, variant_with)
+    other_values = {name: lost_values[at] for name, at in names.items() if name not in solved}
+    yield from _fit_weight(search, goal, other_values, variant_with)
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
@@ -132,14 +132,14 @@ def _nearest_weight(
         except PolygraphyException:
             continue
         functions[name] = _weight_function(change, compute, goals)
-    known = {name: starts[name] for name in functions}
+    start_weights = {name: starts[name] for name in functions}
     wanted = _join(goals, goals)
 
     def matches(result: Any) -> bool:
         """Return whether all tensors are as expected, relative to their RMS."""
         return result is not None and float(np.max(np.abs(result - wanted))) <= search.share
 
-    return nearest_array(functions, known, wanted, matches, tries)
+    return nearest_array(functions, start_weights, wanted, matches, tries)
 
 
 def _weight_function(part: Submodel, compute: Compute, goals: Values) -> Callable[[Any], Any]:

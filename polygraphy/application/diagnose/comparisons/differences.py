@@ -61,8 +61,10 @@ def find_differences(
     from polygraphy.application.diagnose.changes.model_changes import find_changes
 
     feeds = (feed, pair.feed_reference(feed))
-    known = [*culprits] if is_certain else []
-    parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, known)
+    known_culprits = [*culprits] if is_certain else []
+    parting = find_changes(
+        case, pair.reference, pairing, pair.party, feeds, expected, known_culprits
+    )
     by_values = parting.culprits
     if proven.is_mixed:
         return parting

@@ -20,24 +20,24 @@ def lost_inputs(case: Case, request: Request) -> Sequence[Feed]:
     names = [] if source is None else source.lost_inputs(request.feeds[0])
     if not names or loader is None or not hasattr(loader, "__iter__"):
         return []
-    lost = []
+    lost_feeds = []
     for data, _ in zip(iterate_feeds(loader), request.feeds):
         pairs = pair_outputs(case.model.inputs, data)
         used = {pair.name1 for pair in pairs if pair.is_complete}
-        lost.append({name: data[name] for name in names if name in data and name not in used})
-    return lost if all(lost) else []
+        lost_feeds.append({name: data[name] for name in names if name in data and name not in used})
+    return lost_feeds if all(lost_feeds) else []
 
 
 class CompletedProgram:
     """A program that also gets the inputs which its model lacks; implements `OpenedProgram`.
 
     Attributes:
-        lost: their data.
+        lost_feed: their data.
     """
 
-    def __init__(self, program: OpenedProgram, lost: Feed) -> None:
+    def __init__(self, program: OpenedProgram, lost_feed: Feed) -> None:
         """Set the program, and the data for the inputs."""
-        self._program, self.lost = program, dict(lost)
+        self._program, self.lost = program, dict(lost_feed)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the program."""

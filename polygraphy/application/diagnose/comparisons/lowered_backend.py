@@ -100,7 +100,7 @@ def compare_lowering(
         built = LoweredModel(half.model.passes, partial(party.load, proto))
         opened, tolerance, run = OpenedLowering(half, built), half.tolerance, built.run
         feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
-    parties = [each for each in case.parties if each is not party]
+    parties = [other_party for other_party in case.parties if other_party is not party]
     reference = parties[0] if parties else resolve(SuspectedParty, USUAL)
     with case.record_step(f"{party.lowers_to}, {party.name}") as notes:
         case = evolve(case, feed=feeds[0])

@@ -94,16 +94,16 @@ def tf32_tensors(
             region = region_before(graph, name, all_values.keys())
             if not any(_has_product(case.model.nodes[at]) for at in region):
                 continue
-            made = _compute_rounded(case, name, all_values, drops=drops)
-            left = error if made is None else rms_ratio(made, trace.values[name])
-            effect = 0.0 if made is None else rms_ratio(made, wrong[name])
+            rounded = _compute_rounded(case, name, all_values, drops=drops)
+            remaining_error = error if rounded is None else rms_ratio(rounded, trace.values[name])
+            effect = 0.0 if rounded is None else rms_ratio(rounded, wrong[name])
             times = _TIMES * (_STATES if makers[name].op in RECURRENT else 1)
             least = _LEAST if is_tf32 and name in products else 0.0
             is_known = name not in products and dtypes.get(name) == TF32
             may_differ = least > 0 or is_known
             is_within = may_differ and error <= max(times * effect, least)
-            is_within = is_within and not _is_no_rounding(wrong[name], trace.values[name], made)
-            if is_within or left <= _REPRODUCED * error:
+            is_within = is_within and not _is_no_rounding(wrong[name], trace.values[name], rounded)
+            if is_within or remaining_error <= _REPRODUCED * error:
                 explained.add(name)
     return explained
 
@@ -125,8 +125,8 @@ def _is_no_rounding(computed: Any, saved: Any, rounded: Any) -> bool:
     effect = np.asarray(rounded, np.float64).reshape(-1) - np.asarray(computed).reshape(-1)
     is_moved = np.abs(effect) > _VISIBLE * size
     is_correct = np.abs(error) <= _VISIBLE * size
-    left = np.count_nonzero(is_moved & is_correct)
-    return bool(left > _CORRECT * np.count_nonzero(is_moved))
+    correct_count = np.count_nonzero(is_moved & is_correct)
+    return bool(correct_count > _CORRECT * np.count_nonzero(is_moved))
 
 
 @frozen
@@ -176,11 +176,11 @@ def _perturbed_effects(case: Case, feed: Feed, name: str, output: Any) -> list[f
     """Return the effects of other roundings to TF32 on an output, as shares of its RMS, because a
     single rounding may change an output of few elements by less than usual."""
     models = resolve(NarrowModels)
-    others = [
+    perturbed_outputs = [
         models.tf32_emulator(case.model.proto, drops=True)(feed),
         *models.perturbed_function(case.model.proto, TF32)(feed),
     ]
-    return [rms_ratio(each[name], output) for each in others]
+    return [rms_ratio(outputs[name], output) for outputs in perturbed_outputs]
 
 
 def _compute_rounded(case: Case, name: str, values: Values, *, drops: bool) -> Any:

@@ -55,23 +55,23 @@ def errors_on_equal_states(judge: Judge) -> list[StepError]:
     """Return the differences of each step on equal states; empty if a state or output cannot be
     compared.
     """
-    own, right = judge.own, judge.right
-    names = {**output_names(own, right), **state_names(own, right)}
+    own_side, expected_side = judge.own, judge.right
+    names = {**output_names(own_side, expected_side), **state_names(own_side, expected_side)}
     try:
-        compute, run = own.load(), Run(right, right.load())
-        found = []
-        for at in range(len(own.feeds)):
+        compute, run = own_side.load(), Run(expected_side, expected_side.load())
+        errors = []
+        for at in range(len(own_side.feeds)):
             run.advance()
-            feed = feed_with_states(own, right, at, None, run.feed)
+            feed = feed_with_states(own_side, expected_side, at, None, run.feed)
             if feed is None:
                 return []
             error = _step_error(feed, compute(feed), run, names)
             if error is None:
                 return []
-            found.append(error)
+            errors.append(error)
     except REFUSALS:
         return []
-    return found
+    return errors
 
 
 def _step_error(
@@ -125,16 +125,16 @@ def is_accumulation(judge: Judge, errors: Sequence[StepError]) -> bool:
         return False
     names = output_names(judge.own, judge.right)
     try:
-        own = Run(judge.own, judge.own.load())
+        own_run = Run(judge.own, judge.own.load())
         exact, moved = (Run(judge.right, judge.right.load()) for _ in range(2))
         largest: dict[str, float] = {}
         for error in errors:
-            for run in (own, exact, moved):
+            for run in (own_run, exact, moved):
                 run.advance()
             if not _add_differences(moved, error.states):
                 return False
             for name, other_name in names.items():
-                value, expected = own.shown[name], exact.shown[other_name]
+                value, expected = own_run.shown[name], exact.shown[other_name]
                 if not is_float(expected):
                     continue
                 growth = rms(moved.shown[other_name], expected) + error.sizes[other_name]

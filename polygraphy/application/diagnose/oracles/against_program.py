@@ -60,11 +60,11 @@ def against_program(case: Case, request: Request) -> StepOutcome:
     """
     source, feeds = request.program, request.feeds
     assert source is not None
-    lost = lost_inputs(case, request)
+    lost_feeds = lost_inputs(case, request)
     opened: list[OpenedProgram] = [
         (
-            CompletedProgram(source.open({**feed, **lost[index]}), lost[index])
-            if lost
+            CompletedProgram(source.open({**feed, **lost_feeds[index]}), lost_feeds[index])
+            if lost_feeds
             else source.open(feed)
         )
         for index, feed in enumerate(feeds)

@@ -25,25 +25,25 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
     return compare_versions(case, request.versions, request.feeds)
 
 
-def compare_other_versions(found: Found, request: Request) -> Found:
+def compare_other_versions(answer: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
     give different results. If versions were the oracle, they are not compared again."""
-    is_first = request.compares_versions_first(found.case)
-    if request.versions is None or is_first or found.result.verdict != AGREE:
-        return found
-    outcome = compare_versions(found.case, request.versions, request.feeds)
+    is_first = request.compares_versions_first(answer.case)
+    if request.versions is None or is_first or answer.result.verdict != AGREE:
+        return answer
+    outcome = compare_versions(answer.case, request.versions, request.feeds)
     if not isinstance(outcome, Unexplained):
-        return found
-    result = found.case.evidence.qualify_result(found.result, unexplained=outcome.why)
-    return evolve(found, result=result)
+        return answer
+    result = answer.case.evidence.qualify_result(answer.result, unexplained=outcome.why)
+    return evolve(answer, result=result)
 
 
-def add_right_versions(found: Found, request: Request) -> Found:
+def add_right_versions(answer: Found, request: Request) -> Found:
     """Return the result with the correct versions of the backend at fault."""
     if request.versions is None:
-        return found
-    result = find_right_versions(found.case, request.versions, found.result)
-    return evolve(found, result=result)
+        return answer
+    result = find_right_versions(answer.case, request.versions, answer.result)
+    return evolve(answer, result=result)
 
 
 def add_open_versions(outcome: Found, request: Request) -> Found:
@@ -52,6 +52,6 @@ def add_open_versions(outcome: Found, request: Request) -> Found:
         return outcome
     case, feeds = outcome.case, request.feeds
     if not feeds:
-        given = [case.feed] if case.feed else None
-        feeds = given or choose_feeds_for_parties(case, request.data_loader)
+        case_feeds = [case.feed] if case.feed else None
+        feeds = case_feeds or choose_feeds_for_parties(case, request.data_loader)
     return evolve(outcome, result=cover_versions(case, request.versions, outcome.result, feeds))

@@ -56,8 +56,8 @@ def between_backends(case: Case, request: Request) -> Found:
     if not isinstance(answer, Found):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
     if answer.result.verdict == FAULT and answer.result.culprits and len(runs.outputs) > 1:
-        first, *others = runs.outputs.values()
-        pairs = [(first, other) for other in others]
+        first, *other_outputs = runs.outputs.values()
+        pairs = [(first, output) for output in other_outputs]
         return with_acceptance(
             answer, case, request.feeds, pairs, evidence.accepted_by_run_of_backends
         )
@@ -113,7 +113,9 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> TensorDifferences:
     """Return the comparison of the first backend with all others."""
     first, *other_outputs = [*outputs.values()] or [()]
-    comparisons = [Oracle(titles.EACH_OTHER, other).compare(case, first) for other in other_outputs]
+    comparisons = [
+        Oracle(titles.EACH_OTHER, output).compare(case, first) for output in other_outputs
+    ]
     return (
         reduce(TensorDifferences.merge_worst, comparisons) if comparisons else TensorDifferences()
     )

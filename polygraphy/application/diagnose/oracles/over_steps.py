@@ -179,26 +179,30 @@ def compare_side_by_side(
     return Found(DiagnosisResult(AGREE), case)
 
 
-def compare_own_states(found: Found, request: Request) -> Found:
+def compare_own_states(answer: Found, request: Request) -> Found:
     """Return "agree" if a model and its reference only differ in the contents of their states: they
     differ on generated states, but with its own states each gives the same outputs."""
-    case, given = found.case, request.data_loader
+    case, given_loader = answer.case, request.data_loader
     is_asked = request.reference is None or request.goal is not None or request.has_states
-    if is_asked or found.result.verdict == AGREE or not isinstance(given, DataLoader | None):
-        return found
+    if (
+        is_asked
+        or answer.result.verdict == AGREE
+        or not isinstance(given_loader, DataLoader | None)
+    ):
+        return answer
     pairs = state_pairs(case.model.graph)[0]
     if len(case.model.inputs) < 2 or not pairs:
-        return found
+        return answer
     if not {*case.model.outputs} - {pair.output for pair in pairs}:
-        return found  # Without other outputs, an incorrect state would not be visible.
+        return answer  # Without other outputs, an incorrect state would not be visible.
     weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
     most = int(RunBudget.for_bytes(weights, *_OWN_STEPS).runs)
     for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may support only a few steps.
-        loader = StepLoader(case.model.proto, number, data_loader=given)
+        loader = StepLoader(case.model.proto, number, data_loader=given_loader)
         try:
             states = _open_states(case, request, loader)
             if states.right is None or states.conflicts:
-                return found
+                return answer
             with case.record_step(titles.OWN_STATES) as notes:
                 beside = run_side_by_side(Judge.between(case, states.own, states.right))
                 notes.append(_describe_steps(states.own, beside))
@@ -208,12 +212,12 @@ def compare_own_states(found: Found, request: Request) -> Found:
             # Generated states differ between the two models, so only the steps show the fault.
             outcome = compare_side_by_side(case, states, beside)
             is_better = isinstance(outcome, Found) and outcome.result.culprits
-            return outcome if isinstance(outcome, Found) and is_better else found
+            return outcome if isinstance(outcome, Found) and is_better else answer
         if beside.first is not None or beside.unread or not beside.states:
-            return found
+            return answer
         reason = reasons.states_hold_other_values(beside.states, number)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
-    return found
+    return answer
 
 
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:

@@ -232,13 +232,13 @@ class Tolerance:
         parted = limit_by_part(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
         return parted.scale(self.share)
 
-    def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> Deviation:
+    def error(self, exact: Mapping[str, Any], computed: Mapping[str, Any]) -> Deviation:
         """Return the error of outputs relative to the tolerance; elements that are not finite in
         the exact outputs are ignored.
         """
         worst = Deviation()
         for name, expected in exact.items():
-            value = made[name]
+            value = computed[name]
             if is_float(expected) and is_float(value) and expected.shape == value.shape:
                 value = np.where(np.isfinite(expected), value, expected)
             difference = deviation(
@@ -252,10 +252,10 @@ class Tolerance:
         return worst
 
     def worst_error(
-        self, exact: Sequence[Mapping[str, Any]], made: Iterable[Mapping[str, Any]]
+        self, exact: Sequence[Mapping[str, Any]], computed: Iterable[Mapping[str, Any]]
     ) -> Deviation:
         """Return the largest error of outputs over all input sets."""
-        errors = (self.error(*pair) for pair in zip(exact, made))
+        errors = (self.error(*pair) for pair in zip(exact, computed))
         return max(errors, key=lambda error: error.excess)
 
     def scale(self, share: float) -> Tolerance:

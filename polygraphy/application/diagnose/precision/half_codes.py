@@ -48,12 +48,14 @@ def find_half_steps(
     if not codes.tensors:
         return ()
     try:
-        found, explains = _compare_codes(codes, dtype, feeds, load)
+        differences, explains = _compare_codes(codes, dtype, feeds, load)
     except REFUSALS as error:
         notes.append(words.codes_not_compared(error))
         return ()
-    notes.append(words.code_differences(found, len(codes.tensors)))
-    return found if explains and all(one.steps == 1 for one in found) else ()
+    notes.append(words.code_differences(differences, len(codes.tensors)))
+    return (
+        differences if explains and all(difference.steps == 1 for difference in differences) else ()
+    )
 
 
 def _compare_codes(
@@ -67,14 +69,16 @@ def _compare_codes(
     explains = True
     for feed in feeds:
         values = exact(feed)
-        given = {one.name: np.asarray(values[one.name]) for one in codes.tensors}
-        split, extra = codes.split(given)
+        given_codes = {tensor.name: np.asarray(values[tensor.name]) for tensor in codes.tensors}
+        split, extra = codes.split(given_codes)
         half = open_half(split, dtype)
         computed = load(half, split)({**feed, **extra})
         # Outputs without a later quantization have the limit of half precision.
-        outputs = {name: value for name, value in values.items() if name not in given}
+        outputs = {name: value for name, value in values.items() if name not in given_codes}
         explains = explains and half.tolerance.error(outputs, computed).is_tolerable
-        for one in step_differences(codes.tensors, given, computed):
-            before = worst.get(one.tensor.name, one)
-            worst[one.tensor.name] = max(one, before, key=lambda each: (each.steps, each.share))
+        for difference in step_differences(codes.tensors, given_codes, computed):
+            before = worst.get(difference.tensor.name, difference)
+            worst[difference.tensor.name] = max(
+                difference, before, key=lambda candidate: (candidate.steps, candidate.share)
+            )
     return [*worst.values()], explains

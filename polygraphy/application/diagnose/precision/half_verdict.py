@@ -90,19 +90,19 @@ _MOST_HOPS = 2
 """Distance in nodes within which a backend may fuse nodes."""
 
 
-def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
+def diagnose_cast(half_result: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
     """Return the diagnosis of a float32 model tried in half precision.
 
     Args:
-        found: the effect of half precision.
+        half_result: the effect of half precision.
         path: the path of the model, for command lines.
         dtype: ``fp16`` or ``bf16``.
     """
-    curves = [loss_by_node(found, dtype)] if found.losses else []
+    curves = [loss_by_node(half_result, dtype)] if half_result.losses else []
     return DiagnosisResult(
-        found.verdict,
-        _cast_culprits(found, path, dtype),
-        reason=_reason(found, dtype),
+        half_result.verdict,
+        _cast_culprits(half_result, path, dtype),
+        reason=_reason(half_result, dtype),
         curves=curves,
     )
 
@@ -169,9 +169,10 @@ def diagnose_precision_loss(
     with case.record_step(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
         precision_loss = half.result(choose_feeds(half.model, [feed]), notes)
-    model, theirs = pairing.model, pairing.reference
+    model, reference_graph = pairing.model, pairing.reference
     nodes = {
-        theirs.nodes[node].label: model.nodes[index].label for index, node in pairing.nodes.items()
+        reference_graph.nodes[node].label: model.nodes[index].label
+        for index, node in pairing.nodes.items()
     }
     culprits = _cast_culprits(precision_loss, path, dtype, nodes)
     curve = loss_by_node(precision_loss, dtype)
@@ -183,10 +184,10 @@ def diagnose_precision_loss(
     return diagnosis, precision_loss.before, half.tolerance.scale(precision_loss.allowance)
 
 
-def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
+def cast_model(model: Any, dtype: str, kept_names: Collection[str] = ()) -> Any:
     """Return a model cast to half precision except some nodes, without warnings about losses."""
     with G_LOGGER.verbosity(G_LOGGER.ERROR):
-        return cast_precision(model, half_type(dtype), keep_nodes=kept)
+        return cast_precision(model, half_type(dtype), keep_nodes=kept_names)
 
 
 def find_cast(
@@ -208,23 +209,23 @@ def find_cast(
             if not half.model.passes:
                 # The model already computes in half precision, so there is nothing to cast.
                 return None
-            found = half.result(choose_feeds(half.model, feeds))
-            off = found.after if found.kept else found.before
+            half_result = half.result(choose_feeds(half.model, feeds))
+            off = half_result.after if half_result.kept else half_result.before
             party = CarefulParty(case.parties[0])  # The refusal may have been a crash.
-            compute = party.load(cast_model(reference.proto, dtype, found.kept))
+            compute = party.load(cast_model(reference.proto, dtype, half_result.kept))
             ran = [compute(feed) for feed in feeds]
         except PolygraphyException as error:
             notes.append(str(error))
             return None
         notes.append(steps.runs_cast(case.parties[0].name, len(ran), off))
-    command = convert_command(path, dtype, found.kept) or None
+    command = convert_command(path, dtype, half_result.kept) or None
     return Remedy(command, True) if off.is_tolerable else None
 
 
-def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
+def loss_by_node(half_result: HalfPrecision, dtype: str) -> Curve:
     """Return the RMS loss of each node when only that node is in half precision, by tensor."""
     limits = Range.of(half_type(dtype))
-    results = [result for loss in found.losses for result in loss.results]
+    results = [result for loss in half_result.losses for result in loss.results]
     tensors = {
         result.name: Deviation(
             result.error / limits.spacing,
@@ -235,7 +236,7 @@ def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
         for result in results
     }
     broken = {result.name for result in results if result.broken}
-    faults = {culprit.fault.tensor for culprit in found.culprits} & tensors.keys()
+    faults = {culprit.fault.tensor for culprit in half_result.culprits} & tensors.keys()
     return Curve(dtype, "isolated", tensors, broken | faults)
 
 
@@ -307,10 +308,10 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
             return False
         most = max(
             (
-                each.relative
+                deviation.relative
                 for run in runs[1:]
                 for values, expected in zip(run, runs[0])
-                for each in case.find_deviations(values, expected).values()
+                for deviation in case.find_deviations(values, expected).values()
             ),
             default=0.0,
         )
@@ -463,48 +464,50 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     return lost_epsilons
 
 
-def _reason(found: HalfPrecision, dtype: str) -> str:
+def _reason(half_result: HalfPrecision, dtype: str) -> str:
     """Return the reason why no backend is at fault; empty if one is."""
-    if found.verdict == AGREE:
+    if half_result.verdict == AGREE:
         works = reasons.half_works(dtype)
         return join_statements(
             works,
-            _describe_allowance(found),
-            _describe_overflow(found, dtype),
-            _headroom(found, dtype),
+            _describe_allowance(half_result),
+            _describe_overflow(half_result, dtype),
+            _headroom(half_result, dtype),
         )
-    if found.verdict == ILL_CONDITIONED:
-        return reasons.inputs_alone_by(dtype, found.before)
-    if found.verdict == INCONCLUSIVE and found.adds_up:
-        return _describe_rounding(found, dtype)
-    if found.verdict == INCONCLUSIVE:
-        return reasons.no_set_of_nodes(dtype, found.before)
+    if half_result.verdict == ILL_CONDITIONED:
+        return reasons.inputs_alone_by(dtype, half_result.before)
+    if half_result.verdict == INCONCLUSIVE and half_result.adds_up:
+        return _describe_rounding(half_result, dtype)
+    if half_result.verdict == INCONCLUSIVE:
+        return reasons.no_set_of_nodes(dtype, half_result.before)
     return ""
 
 
-def _describe_allowance(found: HalfPrecision) -> str:
+def _describe_allowance(half_result: HalfPrecision) -> str:
     """Return the clause that explains a raised tolerance; empty if it is the usual one."""
-    if found.allowance <= 1:
+    if half_result.allowance <= 1:
         return ""
-    return reasons.more_allowed(found.allowance)
+    return reasons.more_allowed(half_result.allowance)
 
 
-def _describe_rounding(found: HalfPrecision, dtype: str) -> str:
+def _describe_rounding(half_result: HalfPrecision, dtype: str) -> str:
     """Return the sentence that rounding in all nodes causes the error, with a command that accepts
     it."""
-    rounding, nodes = len(found.kept), len(found.losses)
-    return reasons.rounding_accumulates(dtype, found.before, rounding, nodes, found.after)
+    rounding, nodes = len(half_result.kept), len(half_result.losses)
+    return reasons.rounding_accumulates(
+        dtype, half_result.before, rounding, nodes, half_result.after
+    )
 
 
-def _headroom(found: HalfPrecision, dtype: str) -> str:
+def _headroom(half_result: HalfPrecision, dtype: str) -> str:
     """Return the sentence with the largest tensor as a share of the type's range."""
     largest = Range.of(half_type(dtype)).largest
-    results = [result for loss in found.losses for result in loss.results if not result.above]
+    results = [result for loss in half_result.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)
     if top is None:
         return ""
     share = 100 * top.peak / largest
-    return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(found, dtype)))
+    return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(half_result, dtype)))
 
 
 def _describe_overflow(half: HalfPrecision, dtype: str) -> str:

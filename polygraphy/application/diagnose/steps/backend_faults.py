@@ -212,19 +212,21 @@ def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     return None
 
 
-def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
+def _trace_outputs(case: Case, runs: BackendRuns, trace: Trace) -> Values:
     """Return the outputs of the backend that computed all tensors."""
-    is_plain = known.party is not runs.request.arbiter
-    return case.load(known.party, plain=is_plain)(known.feed)
+    is_plain = trace.party is not runs.request.arbiter
+    return case.load(trace.party, plain=is_plain)(trace.feed)
 
 
 def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
     """Yield input sets with the correct outputs, those that show the fault first."""
     feeds, is_arbiter = runs.request.feeds, trace.party is runs.request.arbiter
     order = sorted(range(len(feeds)), key=lambda number: feeds[number] is not trace.feed)
-    known = [sets for index, sets in runs.outputs.items() if case.parties[index] is trace.party]
-    if is_arbiter and known:
-        yield from ((feeds[number], known[0][number]) for number in order)
+    party_outputs = [
+        sets for index, sets in runs.outputs.items() if case.parties[index] is trace.party
+    ]
+    if is_arbiter and party_outputs:
+        yield from ((feeds[number], party_outputs[0][number]) for number in order)
         return
     compute = case.load(trace.party, plain=not is_arbiter)
     yield from ((feeds[number], compute(feeds[number])) for number in order)
@@ -263,8 +265,10 @@ def _find_places(
     with case.record_step(titles.rewritten_graph(party.name)) as notes:
         try:
             fused, stepping_regions = _without_steps(wrong_regions(case, party, trace))
-            known = {index for finding in stepping for index in finding.region}
-            stepping += [finding for finding in stepping_regions if not known & {*finding.region}]
+            known_nodes = {index for finding in stepping for index in finding.region}
+            stepping += [
+                finding for finding in stepping_regions if not known_nodes & {*finding.region}
+            ]
             notes.append(steps.wrong_regions(len(fused)))
         except REFUSALS as error:
             fused = []

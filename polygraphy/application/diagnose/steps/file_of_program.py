@@ -294,7 +294,7 @@ class _FileComparison:
     def _example_between(self, feed: Feed, graph: Graph) -> Feed | None:
         """Return the example for which the exporter should write as many nodes as the file has, if
         the number of nodes grows with the example as it does for another one; else None."""
-        counts = [len(computing_nodes(one)) for one in (self._twin, graph, self._graph)]
+        counts = [len(computing_nodes(side)) for side in (self._twin, graph, self._graph)]
         if counts[0] == counts[1]:
             return None
         share = (counts[2] - counts[0]) / (counts[1] - counts[0])
@@ -352,8 +352,8 @@ class _FileComparison:
             apart: in what an export with another example differs.
         """
         first = spots[0]
-        other = {spot.key: spot for spot in apart.spots}[first.key]
-        *values, text = _constant_texts(first.value, first.expected, other.value)
+        other_spot = {spot.key: spot for spot in apart.spots}[first.key]
+        *values, text = _constant_texts(first.value, first.expected, other_spot.value)
         facts = [
             program_evidence.frozen_number(first.node.op, first.name, values[0], values[1]),
             program_evidence.other_example(text),
@@ -666,13 +666,16 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
     )
 
 
-def _constant_texts(value: Any, expected: Any, other: Any) -> list[str]:
+def _constant_texts(value: Any, expected: Any, other_value: Any) -> list[str]:
     """Return a constant of the file, of the correct export and of another export as text; large
     arrays of one shape by an element that differs."""
-    values = (value, expected, other)
-    if any(each is None for each in values) or len({np.shape(each) for each in values}) > 1:
+    values = (value, expected, other_value)
+    if (
+        any(constant is None for constant in values)
+        or len({np.shape(constant) for constant in values}) > 1
+    ):
         return [*map(_text, values)]
-    arrays = [np.asarray(each) for each in values]
+    arrays = [np.asarray(constant) for constant in values]
     differs = np.asarray(arrays[0] != arrays[1])
     if differs.size <= _SHOWN or not differs.any():
         return [*map(_text, values)]

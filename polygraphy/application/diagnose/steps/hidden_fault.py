@@ -79,7 +79,7 @@ class _Models:
         are too many."""
         differing = suspects(self.pairing)
         is_few = len(differing) <= FEW_DIFFERENCES
-        return differing if is_few and all(each.cause in _PLAIN for each in differing) else []
+        return differing if is_few and all(culprit.cause in _PLAIN for culprit in differing) else []
 
 
 def explain_hidden_fault(case: Case, comparison: ModelComparison) -> StepOutcome:
@@ -125,10 +125,10 @@ def _fault(
         evidence.accepted_by_run(models.dtype),
     ]
     culprits[-1] = evolve(culprits[-1], facts=[*culprits[-1].facts, *facts])
-    found = Differences(culprits)
+    differences = Differences(culprits)
     if pair.pairing.model.narrow is None:  # Weights have the same type in both.
-        found = add_copy_command(case, pair, found, feed, expected)
-    result = DiagnosisResult(FAULT, found.culprits)
+        differences = add_copy_command(case, pair, differences, feed, expected)
+    result = DiagnosisResult(FAULT, differences.culprits)
     return Found(result, evolve(case, feed=feed, expected=expected))
 
 
@@ -162,19 +162,21 @@ class _EffectSearch:
         pair, expected = comparison.pair, comparison.expected[index]
         twins = {pair.pairing.tensors.get(name, name): array for name, array in self._feed.items()}
         self._expected: Values = {}
-        others: list[tuple[Values, Values]] = []
+        output_pairs: list[tuple[Values, Values]] = []
         try:
             reference = models.reference.proto
             self._expected = pair.rename_outputs(case, self._party.load(reference)(twins))
             if models.is_half:
-                own = self._party.load(models.model.proto)(self._feed)
-                others = [(comparison.values[index], own), (expected, self._expected)]
+                own_values = self._party.load(models.model.proto)(self._feed)
+                output_pairs = [(comparison.values[index], own_values), (expected, self._expected)]
             else:
-                other = pair.rename_outputs(case, pair.arbiter.load(reference, plain=True)(twins))
-                others = [(other, self._expected)]
+                other_values = pair.rename_outputs(
+                    case, pair.arbiter.load(reference, plain=True)(twins)
+                )
+                output_pairs = [(other_values, self._expected)]
         except REFUSALS:
             self._expected = {}
-        self._rest = {name: _distance(name, others) for name in self._expected}
+        self._rest = {name: _distance(name, output_pairs) for name in self._expected}
 
     def effect(self, restored: Sequence[Suspect]) -> _Effect | None:
         """Return the largest effect of the differences that are not restored; None if rounding
@@ -189,8 +191,10 @@ class _EffectSearch:
         except (PolygraphyException, KeyError):
             return None
         effects = (self._effect_on(name, values.get(name)) for name in self._expected)
-        found = [effect for effect in effects if effect is not None]
-        return max(found, key=lambda effect: effect.size / (effect.rest or 1e-30), default=None)
+        known_effects = [effect for effect in effects if effect is not None]
+        return max(
+            known_effects, key=lambda effect: effect.size / (effect.rest or 1e-30), default=None
+        )
 
     def test(self, restored: Sequence[Suspect]) -> Outcome:
         """Return GOOD if no element differs with some differences restored, else BAD."""
@@ -200,33 +204,33 @@ class _EffectSearch:
     def _effect_on(self, name: str, value: Any) -> _Effect | None:
         """Return the largest effect of the differences on an output; None if too few elements show
         one."""
-        expected, rest = self._expected[name], self._rest[name]
-        if rest is None or not is_float(value) or np.shape(value) != np.shape(expected):
+        expected, rounding = self._expected[name], self._rest[name]
+        if rounding is None or not is_float(value) or np.shape(value) != np.shape(expected):
             return None
         wide = np.asarray(expected, np.float64)
         with np.errstate(invalid="ignore"):
             effect = np.abs(np.asarray(value, np.float64) - wide)
         share = 1.0 if self._models.is_half else GROWTH
         limit = share * epsilon_of(self._models.dtype) * np.abs(wide)
-        shown = np.isfinite(effect) & (effect > _CLEAR * rest) & (effect > limit)
+        shown = np.isfinite(effect) & (effect > _CLEAR * rounding) & (effect > limit)
         if np.count_nonzero(shown) < max(1, min(_FEW, effect.size // _SHARE)):
             return None
         largest_index = np.unravel_index(int(np.argmax(np.where(shown, effect, 0.0))), effect.shape)
         where = tuple(int(index) for index in largest_index)
-        return _Effect(name, where, float(effect[where]), float(rest[where]))
+        return _Effect(name, where, float(effect[where]), float(rounding[where]))
 
 
 def _distance(name: str, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Any:
     """Return, by element, the largest distance between computations of an output that round
     differently; None if it is unknown."""
     result: Any = 0.0
-    for values, others in pairs:
-        value, other = values.get(name), others.get(name)
-        if not is_float(value) or not is_float(other):
+    for values, other_outputs in pairs:
+        value, other_value = values.get(name), other_outputs.get(name)
+        if not is_float(value) or not is_float(other_value):
             return None
-        if np.shape(np.asarray(value)) != np.shape(np.asarray(other)):
+        if np.shape(np.asarray(value)) != np.shape(np.asarray(other_value)):
             return None
         with np.errstate(invalid="ignore"):
-            apart = np.abs(np.asarray(value, np.float64) - np.asarray(other, np.float64))
+            apart = np.abs(np.asarray(value, np.float64) - np.asarray(other_value, np.float64))
         result = np.maximum(result, np.nan_to_num(apart, nan=0.0))
     return result if pairs else None

@@ -93,19 +93,19 @@ class _ModelViolation:
     is_known: bool
 
 
-def blame_model(found: Found, request: Request) -> Found:
+def blame_model(answer: Found, request: Request) -> Found:
     """Return a result that blames the model or the data for a violation of the specification,
     instead of the backends.
     """
-    case, feeds, refused = found.case, request.feeds, _whole_model_error(found.result)
+    case, feeds, refused = answer.case, request.feeds, _whole_model_error(answer.result)
     if refused:
         invalid = diagnose_invalid_model(case, refused, feeds)
-        return invalid if isinstance(invalid, Found) else found
-    suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
+        return invalid if isinstance(invalid, Found) else answer
+    suspects = [culprit for culprit in answer.result.culprits if _is_backend(case, culprit)]
     # Saved results can come from another backend, which computes undefined results differently.
     changed = [
         culprit
-        for culprit in found.result.culprits
+        for culprit in answer.result.culprits
         if request.golden is not None
         and culprit.party == MODEL
         and culprit.cause not in NO_FAULT
@@ -114,7 +114,7 @@ def blame_model(found: Found, request: Request) -> Found:
         and not culprit.remedy.proven
     ]
     if not suspects and not changed:
-        return found
+        return answer
     indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.label]}
     names = [name for culprit in (*suspects, *changed) for name in culprit.nodes]
     chosen = sorted({indices[name] for name in names if name in indices})
@@ -129,14 +129,14 @@ def blame_model(found: Found, request: Request) -> Found:
         )
     ]
     if not suspects:
-        return found
+        return answer
     if not broken:
-        return _blame_whole_model(found, suspects)
+        return _blame_whole_model(answer, suspects)
     culprits: list[Culprit] = []
     find_remedy = _remedy_finder(case, feeds)
     unknown: list[_ModelViolation] = []
     tensors = {name for index in broken for name in case.model.nodes[index].makes}
-    for culprit in found.result.culprits:
+    for culprit in answer.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
         if culprit in suspects and not nodes and culprit.tensor in tensors:
             continue  # These nodes were only run together with the invalid node.
@@ -147,17 +147,21 @@ def blame_model(found: Found, request: Request) -> Found:
         elif all(fact.tensor != culprit.tensor for fact in culprits if fact.party in (MODEL, DATA)):
             culprits.append(_describe(case, nodes[0], culprit.facts, find_remedy))
         else:
-            at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
+            at = next(
+                i
+                for i, other_culprit in enumerate(culprits)
+                if other_culprit.tensor == culprit.tensor
+            )
             refusals = [fact for fact in culprit.facts if fact.kind == "refusal"]
             culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
     if not culprits:
         reason = reasons.invalid_data(unknown[0].node.message)
-        return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
-    result = evolve(found.result, culprits=culprits)
+        return evolve(answer, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
+    result = evolve(answer.result, culprits=culprits)
     if not any(_is_backend(case, culprit) for culprit in culprits):
         # The culprits explain everything that was unexplained.
         result = evolve(result, verdict=FAULT, reason="")
-    return evolve(found, result=result)
+    return evolve(answer, result=result)
 
 
 def diagnose_invalid_model(
@@ -174,17 +178,21 @@ def diagnose_invalid_model(
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
         return Skip("a backend is unavailable, or there are no data")
     case = evolve(case, feed=_first_rejected_data(case, feeds))
-    broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
+    broken = _without_followers(
+        case, [broken_node for broken_node in _find_broken(case, None) if broken_node.is_known]
+    )
     facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
     if not broken:
         if message := find_model_violation(case.model.given):
             return Found(DiagnosisResult(FAULT, [_invalid_model(message, facts)]), case)
         return Skip("the model has no known violation of the specification")
     culprits, find_remedy = [], _remedy_finder(case, feeds)
-    for number, (one, others) in enumerate(_group_by_rule(case, broken)):
-        culprit = _describe(case, one, facts if number == 0 else [], find_remedy)
-        if others:
-            names = [case.model.nodes[other.node.index].label for other in others]
+    for number, (broken_node, similar_nodes) in enumerate(_group_by_rule(case, broken)):
+        culprit = _describe(case, broken_node, facts if number == 0 else [], find_remedy)
+        if similar_nodes:
+            names = [
+                case.model.nodes[similar_node.node.index].label for similar_node in similar_nodes
+            ]
             culprit = evolve(culprit, facts=[*culprit.facts, evidence.same_violation(names)])
         culprits.append(culprit)
     return Found(DiagnosisResult(FAULT, culprits), case)
@@ -199,17 +207,17 @@ def _first_rejected_data(case: Case, feeds: Sequence[Feed]) -> Feed:
     return next(rejected, case.feed)
 
 
-def _blame_whole_model(found: Found, suspects: Sequence[Culprit]) -> Found:
+def _blame_whole_model(answer: Found, suspects: Sequence[Culprit]) -> Found:
     """Return a result that blames the model for refusals, if the model as a whole violates the
     specification; else the result unchanged."""
-    if any(culprit.cause != "refusal" for culprit in found.result.culprits):
-        return found
-    message = find_model_violation(found.case.model.given)
+    if any(culprit.cause != "refusal" for culprit in answer.result.culprits):
+        return answer
+    message = find_model_violation(answer.case.model.given)
     if not message:
-        return found
-    facts = [fact for one in suspects for fact in one.facts if fact.kind == "refusal"]
+        return answer
+    facts = [fact for suspect in suspects for fact in suspect.facts if fact.kind == "refusal"]
     culprits = [_invalid_model(message, facts)]
-    return evolve(found, result=evolve(found.result, culprits=culprits))
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
 def _invalid_model(message: str, refusals: Sequence[Fact]) -> Culprit:
@@ -224,36 +232,38 @@ def _group_by_rule(
     """Yield violations, each with further ones: if many nodes of one operator break the same rule,
     as with a wrong opset, only the first is yielded, with the others."""
     rules: dict[tuple[str, str], list[_ModelViolation]] = {}
-    for one in broken:
-        rule = re.sub(r"'[^']*'|[\d(),x ]+", "", one.node.message)
-        rules.setdefault((case.model.nodes[one.node.index].operator, rule), []).append(one)
+    for broken_node in broken:
+        rule = re.sub(r"'[^']*'|[\d(),x ]+", "", broken_node.node.message)
+        rules.setdefault((case.model.nodes[broken_node.node.index].operator, rule), []).append(
+            broken_node
+        )
     for same in rules.values():
         if len(same) > _MANY:
             yield same[0], same[1:]
         else:
-            yield from ((one, ()) for one in same)
+            yield from ((broken_node, ()) for broken_node in same)
 
 
 def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_ModelViolation]:
     """Return the violations, except those in a shape that an invalid earlier node computes."""
     nodes = case.model.nodes
-    invalid = {one.node.index for one in broken}
+    invalid = {broken_node.node.index for broken_node in broken}
     return [
-        one
-        for one in broken
-        if one.node.kind != SHAPE
+        broken_node
+        for broken_node in broken
+        if broken_node.node.kind != SHAPE
         or not any(
             invalid & {*region_before(case.model.graph, name, ())}
-            for name in nodes[one.node.index].reads
+            for name in nodes[broken_node.node.index].reads
         )
     ]
 
 
-def find_ignored_violations(found: Found, request: Request) -> Found:
+def find_ignored_violations(answer: Found, request: Request) -> Found:
     """Return the result, or the culprit for indices out of range, or for what the baseline refuses,
     if the only backend runs the model nevertheless, as devices do."""
-    case = found.case
-    if found.result.verdict == AGREE and request.baseline_error is not None:
+    case = answer.case
+    if answer.result.verdict == AGREE and request.baseline_error is not None:
         invalid = diagnose_invalid_model(case, request.baseline_error, request.feeds)
         if isinstance(invalid, Found):
             return invalid
@@ -261,8 +271,8 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     indexed = [
         at for at, node in enumerate(nodes) if node.operator in _INDEXED and len(node.reads) > 1
     ]
-    if not indexed or found.result.verdict != AGREE or case.evidence.against:
-        return found
+    if not indexed or answer.result.verdict != AGREE or case.evidence.against:
+        return answer
     values = dict(case.feed)
     requested_indices = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
     _add_values(case, case.parties[0], requested_indices, values)
@@ -274,7 +284,7 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     runs = [evidence.accepts_more(case.parties[0].name)]
     find_remedy = _remedy_finder(case, request.feeds)
     culprits = [_describe(case, violation, runs, find_remedy) for violation in broken]
-    return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
+    return Found(DiagnosisResult(FAULT, culprits), case) if culprits else answer
 
 
 def _refusing_backend(case: Case, error: PolygraphyException | str) -> str:
@@ -335,11 +345,11 @@ def _describe(
     """
     node = case.model.nodes[broken.node.index]
     is_undefined = broken.node.kind == UNDEFINED
-    kept = _DIFFERENCES if is_undefined else _ACCEPTANCES
+    kept_kinds = _DIFFERENCES if is_undefined else _ACCEPTANCES
     notes = [
         evidence.accepts_more(fact.values["party"]) if fact.kind == "runs" else fact
         for fact in facts
-        if fact.kind in kept
+        if fact.kind in kept_kinds
     ]
     remedy = Remedy() if broken.is_in_data or is_undefined else find_remedy()
     if broken.is_in_data:
@@ -460,14 +470,14 @@ def _compute_values_before(case: Case, chosen: Collection[int]) -> dict[str, Any
 
 
 def _add_values(
-    case: Case, party: SuspectedParty, asked: Collection[str], values: dict[str, Any]
+    case: Case, party: SuspectedParty, wanted_names: Collection[str], values: dict[str, Any]
 ) -> None:
     """Add tensors to known values, if a backend computes them."""
-    before = {one for name in asked for one in region_before(case.model.graph, name, ())}
+    before = {index for name in wanted_names for index in region_before(case.model.graph, name, ())}
     if not before:
         return
     values.update(
-        compute_part(case.model, sorted(before), values, CarefulParty(party), sorted(asked))
+        compute_part(case.model, sorted(before), values, CarefulParty(party), sorted(wanted_names))
     )
 
 

@@ -269,30 +269,32 @@ class _ProgramTensors:
         return None if is_other else weights
 
     def _blame_weights(
-        self, single_culprit: Culprit, others: OtherWeights, facts: Sequence[Fact]
+        self, single_culprit: Culprit, other_weights: OtherWeights, facts: Sequence[Fact]
     ) -> Culprit:
         """Return the culprit whose weights differ from the program's."""
-        nodes = [self._case.model.nodes[index] for index in others.readers]
+        nodes = [self._case.model.nodes[index] for index in other_weights.readers]
         became, origin = single_culprit.facts[0], single_culprit.origin
-        if others.operation is not None:
+        if other_weights.operation is not None:
             ops = [*dict.fromkeys(node.operator for node in nodes)]
-            became = program_evidence.export_of_operation(others.operation.operator, ops)
-            origin = nearest_origin(self._program.nodes, others.operation) or origin
+            became = program_evidence.export_of_operation(other_weights.operation.operator, ops)
+            origin = nearest_origin(self._program.nodes, other_weights.operation) or origin
         pair = self._found.pairs.get(str(single_culprit.tensor), "")
         # A constant in a branch of a Python `if` has a different value in the other branch.
-        is_branch = others.operation is None and bool(pair and self._program.condition_of(pair))
+        is_branch = other_weights.operation is None and bool(
+            pair and self._program.condition_of(pair)
+        )
         proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
             single_culprit,
             nodes=[node.label for node in nodes],
             party=EXPORTER,
             cause="translation" if is_branch else "weight",
-            facts=[became, single_culprit.facts[1], *others.facts, proof, *facts],
+            facts=[became, single_culprit.facts[1], *other_weights.facts, proof, *facts],
             remedy=Remedy(),
             op=nodes[-1].operator,
             origin=origin,
         )
-        self._blamed.append((tuple(others.values), culprit))
+        self._blamed.append((tuple(other_weights.values), culprit))
         return culprit
 
     def _prove_weights(self, weights: Mapping[str, Any], side: Graph) -> list[Fact]:
@@ -476,8 +478,10 @@ class _ProgramTensors:
             elif again is not None:
                 new_culprits.append(culprit)
             elif words:
-                said = "" if command else remedies.export_with(words)
-                new_culprits.append(evolve(culprit, remedy=Remedy(command or None, True, said)))
+                note_text = "" if command else remedies.export_with(words)
+                new_culprits.append(
+                    evolve(culprit, remedy=Remedy(command or None, True, note_text))
+                )
             elif culprit.remedy.proven:
                 new_culprits.append(culprit)
             else:

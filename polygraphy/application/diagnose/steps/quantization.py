@@ -130,7 +130,7 @@ def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str
     """Return the name of the node that computes in integers in place of a reference node, or that
     precedes a model node."""
     pair = comparison.pair
-    made = {tensor: node for node in case.model.nodes for tensor in node.makes}
+    makers = {tensor: node for node in case.model.nodes for tensor in node.makes}
     twins = {twin: tensor for tensor, twin in pair.pairing.tensors.items()}
     tensors = [
         twins.get(tensor, tensor)
@@ -139,7 +139,7 @@ def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str
         for tensor in node.makes
     ]
     while tensors:
-        node = made.get(tensors.pop(0))
+        node = makers.get(tensors.pop(0))
         if node is None:
             continue
         if _computes_in_integers(node.operator):

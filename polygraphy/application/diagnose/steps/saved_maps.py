@@ -49,9 +49,11 @@ def _culprit(case: Case, comparison: SavedComparison, name: str) -> Culprit | No
         if keys := common_keys(*pair):
             pair = numbers_of_maps(pair[0], keys), numbers_of_maps(pair[1], keys)
         wrong.append(case.deviation(name, *pair))
-    if not all(one.is_wrong for one in wrong):
+    if not all(deviation.is_wrong for deviation in wrong):
         return None
-    facts = [evidence.wrong_from_saved(name, wrong[0], "saved", [one.name for one in backends])]
+    facts = [
+        evidence.wrong_from_saved(name, wrong[0], "saved", [backend.name for backend in backends])
+    ]
     cause, change = guess_cause(model.graph, index, *map(as_array, pair))
     facts.append(evidence.change_of_node(change))
     remedy = Remedy(None, False, remedies.PASS_REFERENCE)

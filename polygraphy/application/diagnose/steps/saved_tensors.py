@@ -262,7 +262,7 @@ class _SavedTensors:
         region = region_before(
             self._case.model.graph, name, trace.values.keys() | trace.feed.keys()
         )
-        types = {dtypes[each] for index in region for each in nodes[index].reads if each in dtypes}
+        types = {dtypes[name] for index in region for name in nodes[index].reads if name in dtypes}
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
         return _STEPS * max(epsilon or 0.0, self._coarse, *map(epsilon_of, types))
 
@@ -365,24 +365,31 @@ class _SavedTensors:
             return {}
         readers: dict[str, list[str]] = {}
         for name, region in regions.items():
-            known = [index for index in region if index in side.operations]
-            read = {each for index in known for each in side.nodes[index].inputs}
+            operations = [index for index in region if index in side.operations]
+            read = {operand for index in operations for operand in side.nodes[index].inputs}
             for weight in read & side.constants.keys():
                 readers.setdefault(weight, []).append(name)
         shared: dict[tuple[str, ...], Variant] = {}
         for weight, reading in sorted(readers.items()):
-            names = [name for name in reading if not any(name in known for known in shared)]
+            names = [
+                name for name in reading if not any(name in shared_names for shared_names in shared)
+            ]
             for name in names if len(names) > 1 else ():
-                found = self._find_change(name, regions[name], side, trace, differing[name][1])
-                solved = next((x for x in found if x is not None), None)
+                changes = self._find_change(name, regions[name], side, trace, differing[name][1])
+                solved = next((x for x in changes if x is not None), None)
                 if solved is None or solved.weights.keys() != {weight}:
                     continue
                 together = [
-                    other
-                    for other in names
-                    if other == name
+                    other_name
+                    for other_name in names
+                    if other_name == name
                     or self._is_explained(
-                        other, regions[other], side, trace, differing[other][1], solved
+                        other_name,
+                        regions[other_name],
+                        side,
+                        trace,
+                        differing[other_name][1],
+                        solved,
                     )
                 ]
                 if len(together) > 1:
@@ -466,8 +473,8 @@ class _SavedTensors:
                     return None, weight
                 fallback = fallback or weight
             fitted = find_other_weights(search, index, goal) if fallback is None else iter(())
-            if (other := next(fitted, None)) is not None:
-                return None, other
+            if (other_variant := next(fitted, None)) is not None:
+                return None, other_variant
         return None, fallback
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
@@ -546,7 +553,7 @@ class _SavedTensors:
         except PolygraphyException:
             return None
         runners = tuple(dict.fromkeys((self._third, self._party)))
-        goals = {each: trace.values[each] for each in names}
+        goals = {goal_name: trace.values[goal_name] for goal_name in names}
         budget = RunBudget.for_part(np.asarray(goals[name]).nbytes, len(region))
         return ChangeSearch(side, part, goals, runners, budget, limit=self._case.resident_limit,
             share=share,
@@ -555,14 +562,23 @@ class _SavedTensors:
     def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:
         """Return a tensor and the other incorrect saved outputs of its node, because an explanation
         must cover all."""
-        others = [
-            each
-            for each in self._case.model.nodes[region[-1]].makes
-            if each != name and each in trace.values and is_float(trace.values[each])
+        other_names = [
+            other_name
+            for other_name in self._case.model.nodes[region[-1]].makes
+            if other_name != name
+            and other_name in trace.values
+            and is_float(trace.values[other_name])
         ]
         goal = trace.values[name]
-        new = [each for each in others if not np.isin(trace.values[each], goal).all()]
-        return [name, *(each for each in new if np.isfinite(trace.values[each]).all())]
+        new = [
+            other_name
+            for other_name in other_names
+            if not np.isin(trace.values[other_name], goal).all()
+        ]
+        return [
+            name,
+            *(other_name for other_name in new if np.isfinite(trace.values[other_name]).all()),
+        ]
 
     def _find_variant(
         self, search: ChangeSearch, index: int, output: Any, goal: Any

@@ -97,4 +97,6 @@ def _sets_of_ties(ties: list[Tie]) -> Iterator[Collection[Tie]]:
         yield from ([tie] for tie in ties)
     if len(ties) > 2:
         yield from ([tie for tie in ties if tie is not left_out] for left_out in ties)
-        yield from ([one, other] for index, one in enumerate(ties) for other in ties[:index])
+        yield from (
+            [tie, other_tie] for index, tie in enumerate(ties) for other_tie in ties[:index]
+        )

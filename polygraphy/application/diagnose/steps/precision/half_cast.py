@@ -54,10 +54,10 @@ def accept_quantization_steps(case: Case, cast: HalfCast) -> HalfCast:
     if cast.simulated.verdict == AGREE or not find_code_tensors(cast.model).tensors:
         return cast
     with case.record_step(titles.QUANTIZATION_STEPS) as notes:
-        found = find_half_steps(cast.model, half_type(cast.dtype), cast.trial.feeds, notes)
-    if not found:
+        differences = find_half_steps(cast.model, half_type(cast.dtype), cast.trial.feeds, notes)
+    if not differences:
         return cast
-    reason = quantization.half_steps_apart(found, cast.dtype)
+    reason = quantization.half_steps_apart(differences, cast.dtype)
     return evolve(cast, simulated=DiagnosisResult(AGREE, reason=reason))
 
 

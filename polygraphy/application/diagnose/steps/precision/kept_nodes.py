@@ -83,10 +83,10 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
 
 
 def _add_neighbors(
-    graph: Graph, kept: Collection[str], castable: Collection[str], hops: int
+    graph: Graph, kept_names: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with their castable neighbors up to `hops` steps away."""
-    near = set(kept)
+    near = set(kept_names)
     indexes = [index for index, node in enumerate(graph.nodes) if node.label in near]
     near |= {graph.nodes[index].label for index in nodes_around(graph, indexes, hops)}
     return [name for name in castable if name in near]
@@ -134,9 +134,9 @@ def _are_finite_alike(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
     if not isinstance(opened, OpenedLowering):
         return True
     return all(
-        np.array_equal(np.isfinite(made[name]), np.isfinite(exact[name]))
+        np.array_equal(np.isfinite(outputs[name]), np.isfinite(exact[name]))
         for feed, exact in zip(lowered.feeds, lowered.exact)
-        for made in (opened.built.run(feed, nodes),)
+        for outputs in (opened.built.run(feed, nodes),)
         for name in exact
         if is_float(exact[name])
     )

@@ -99,7 +99,9 @@ def _qualify_result(lowered: Found) -> Found:
     return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
 
 
-def _replace_backend(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
+def _replace_backend(case: Case, party: SuspectedParty, replacement: SuspectedParty) -> Case:
     """Return a case with one backend replaced by another."""
     case.unload()
-    return evolve(case, parties=[other if each is party else each for each in case.parties])
+    return evolve(
+        case, parties=[replacement if backend is party else backend for backend in case.parties]
+    )

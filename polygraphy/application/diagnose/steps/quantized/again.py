@@ -68,15 +68,15 @@ def _quantize_and_measure(
             models = function_for(quantize_again, package)(request)
             if models is None:
                 return RepeatedQuantization(None, words.quantizer_missing(package))
-            same, made = models if len(models) == 2 else (None, None)
+            same, new_model = models if len(models) == 2 else (None, None)
             if same is None:
                 return RepeatedQuantization(None, words.not_reproduced(package))
             value = measure(same)
             if abs(value - before) > _AS_BEFORE * before:
                 reason = words.reason_of_other_metric(package, value, before)
                 return RepeatedQuantization(None, reason)
-            value = measure(made)
-            added = _quantized_tensors(made) - _quantized_tensors(same)
+            value = measure(new_model)
+            added = _quantized_tensors(new_model) - _quantized_tensors(same)
             return RepeatedQuantization(value, added=len(added))
     except PolygraphyException as error:
         return RepeatedQuantization(None, words.quantizer_fails(package, original_error(error)))

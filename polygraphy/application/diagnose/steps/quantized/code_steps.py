@@ -81,10 +81,14 @@ def explain_by_saturated_products(case: Case, runs: BackendRuns) -> StepOutcome:
             continue
         if not case.find_deviations(values, sets[number]):
             continue  # Products are exact, as on every CPU with VNNI.
-        others = [Outputs([one[number]]) for at, one in runs.outputs.items() if at != index]
+        other_outputs = [
+            Outputs([output_sets[number]])
+            for at, output_sets in runs.outputs.items()
+            if at != index
+        ]
         before, after = (
-            max(ratio(Outputs([mine]), other) for other in others)
-            for mine in (sets[number], values)
+            max(ratio(Outputs([own_outputs]), outputs) for outputs in other_outputs)
+            for own_outputs in (sets[number], values)
         )
         if after > _CLOSER * before:
             continue
@@ -115,13 +119,13 @@ def _saturating_node(
     return first.label, first.op
 
 
-def report_code_steps(found: Found, request: Request) -> Found:
+def report_code_steps(answer: Found, request: Request) -> Found:
     """Return an answer for backends whose outputs match, with the differences of their codes."""
-    case = found.case
+    case = answer.case
     codes = find_code_tensors(case.model.proto)
     is_reported = any(attempt.title == titles.QUANTIZATION_STEPS for attempt in case.attempts)
     if case.feed is None or not codes.tensors or is_reported:
-        return found
+        return answer
     first, *other_parties = case.parties
     with case.record_step(titles.QUANTIZATION_STEPS) as notes:
         try:
@@ -129,12 +133,12 @@ def report_code_steps(found: Found, request: Request) -> Found:
             every = [difference for party in other_parties for difference in search.compare(party)]
         except REFUSALS as error:
             notes.append(words.codes_not_compared(error))
-            return found
+            return answer
         notes.append(words.code_differences(every, len(codes.tensors)))
     if not every:
-        return found
-    reason = join_statements(found.result.reason, words.steps_apart(every))
-    return evolve(found, result=evolve(found.result, reason=reason))
+        return answer
+    reason = join_statements(answer.result.reason, words.steps_apart(every))
+    return evolve(answer, result=evolve(answer.result, reason=reason))
 
 
 def _compare_codes(
@@ -168,7 +172,9 @@ def _compare_codes(
         ]
         culprits: list[Culprit] = []
         for culprit in decided:  # Several tensors can depend on one wrong node.
-            if culprit is not None and culprit.nodes not in [one.nodes for one in culprits]:
+            if culprit is not None and culprit.nodes not in [
+                other_culprit.nodes for other_culprit in culprits
+            ]:
                 culprits.append(culprit)
         if not culprits:
             return Skip("codes differ by several steps, and nothing available can decide")

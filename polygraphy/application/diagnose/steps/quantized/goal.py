@@ -192,9 +192,9 @@ class _GoalSearch:
             notes.append(words.differs_without_quantization(exact))
         plain = self._case.with_model(open_model(model.float_at_sites(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
-        found = pair.diagnose(plain, besides, self._feeds)
-        if not isinstance(found, Found) or found.result.verdict != AGREE:
-            return found
+        outcome = pair.diagnose(plain, besides, self._feeds)
+        if not isinstance(outcome, Found) or outcome.result.verdict != AGREE:
+            return outcome
         value = words.goal_missed(self._goal.name, before, self._goal.within)
         reason = join_statements(value, words.reference_may_be_older(exact))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), self._case)
@@ -371,13 +371,13 @@ class _GoalSearch:
         every = range(len(model.sites))
         errors: dict[str, float] = {}
         for number in every[:_SATURATING]:
-            proto = model.float_at_sites([other for other in every if other != number])
+            proto = model.float_at_sites([index for index in every if index != number])
             try:
                 compute = exact.load(proto)
-                values, right = self._run(proto), [compute(feed) for feed in self._feeds]
+                values, expected = self._run(proto), [compute(feed) for feed in self._feeds]
             except BackendError:
                 continue
-            errors[model.sites[number].name] = RmsRatio()(Outputs(values), Outputs(right))
+            errors[model.sites[number].name] = RmsRatio()(Outputs(values), Outputs(expected))
         worst = max(errors, key=lambda name: errors[name], default="")
         return [node.name for node in model.nodes if worst and worst in node.makes][:1]
 
@@ -396,10 +396,10 @@ class _GoalSearch:
         names, ends = self._renamed_ends(model), pair.renamed_ends(self._case)
         feeds = [_with_names(pair.feed_reference(feed), names) for feed in self._feeds]
 
-        def measure(made: Any) -> float:
+        def measure(model_proto: Any) -> float:
             """Return the metric of a model with the inputs and outputs of the reference."""
-            values = self.runs.run(made, feeds)
-            return self._judge([_with_names(each, ends) for each in values])
+            values = self.runs.run(model_proto, feeds)
+            return self._judge([_with_names(outputs, ends) for outputs in values])
 
         request = Requantization(
             model.producer,
@@ -424,7 +424,7 @@ class _GoalSearch:
         have them by the model's own names."""
         own_names = {site.name for site in model.sites}
         ends = self._comparison.pair.renamed_ends(self._case)
-        return {name: own for name, own in ends.items() if name not in own_names}
+        return {name: own_name for name, own_name in ends.items() if name not in own_names}
 
     def _open_model(self) -> QuantizedModel:
         """Return the quantized model with its reference, in the form that the backend executes."""
@@ -591,7 +591,7 @@ def _are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool
     """Return whether two runs computed the same outputs."""
     return all(
         np.array_equal(value, other_value[name])
-        for one, other_value in zip(values, other_values)
-        for name, value in one.items()
+        for outputs, other_value in zip(values, other_values)
+        for name, value in outputs.items()
         if name in other_value
     )

@@ -146,7 +146,7 @@ def _measure_weights(case: Case, pair: ModelPair, *, is_settled: bool) -> list[_
     parts = open_node_weights(case.model.proto, pair.reference.proto)
     measure = partial(_measure_part, is_settled=is_settled)
     measured = chain.from_iterable(map(measure, parts))  # Loads one part at a time.
-    return sorted(measured, key=lambda one: (one.culprit is None, -one.loss.loss))
+    return sorted(measured, key=lambda weight: (weight.culprit is None, -weight.loss.loss))
 
 
 def _measure_part(part: QuantizedModel, *, is_settled: bool) -> Sequence[_MeasuredWeight]:

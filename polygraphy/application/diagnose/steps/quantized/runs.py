@@ -92,22 +92,22 @@ class GoalRuns:
         release_memory()
         return values
 
-    def save(self, found: Found, make_model: Callable[[], Any]) -> Found:
+    def save(self, answer: Found, make_model: Callable[[], Any]) -> Found:
         """Save a model that reaches the goal, if requested, and return the answer."""
         if self.goal.save is not None:
             save_to_file(make_model(), self.goal.save)
             with self._case.record_step(titles.SAVED) as notes:
                 notes.append(words.path_of_saved_model(self.goal.save))
-        return found
+        return answer
 
-    def explain_missing_file(self, found: Found) -> Found:
+    def explain_missing_file(self, answer: Found) -> Found:
         """Return an answer; if a model was to be saved, and none was, a step says why."""
         if self.goal.save is not None and not any(
             attempt.title == titles.SAVED for attempt in self._case.attempts
         ):
             with self._case.record_step(titles.SAVED) as notes:
-                notes.append(words.nothing_saved(is_reached=found.result.verdict == AGREE))
-        return found
+                notes.append(words.nothing_saved(is_reached=answer.result.verdict == AGREE))
+        return answer
 
     def time_left(self) -> float:
         """Return the seconds of `--budget` that are left before the next call of the user's metric,

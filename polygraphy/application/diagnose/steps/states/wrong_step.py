@@ -135,10 +135,10 @@ def explain_by_growth(
 
 def _is_quantized(comparison: StepComparison) -> bool:
     """Return whether the model is quantized and its reference is not, or the other way around."""
-    own, expected = comparison.judge.own, comparison.judge.right
+    own_side, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.graph, expected.model.graph)
+    graphs = (own_side.model.graph, expected.model.graph)
     return is_quantized(pair_graphs(*graphs))
 
 
