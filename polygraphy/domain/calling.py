@@ -12,11 +12,11 @@ from polygraphy.domain.errors import UsageError
 R = TypeVar("R")
 
 
-def optional_method(found: object, declared: Callable[..., R]) -> Callable[..., R] | None:
+def optional_method(owner: object, declared: Callable[..., R]) -> Callable[..., R] | None:
     """Return the method of an object that a class declares, if the object has it, itself or through
     ``__getattr__`` as wrappers do; else None.
     """
-    method: Callable[..., R] | None = getattr(found, declared.__name__, None)
+    method: Callable[..., R] | None = getattr(owner, declared.__name__, None)
     return method
 
 
@@ -82,8 +82,8 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
         UsageError: it is something that is true whatever was found, such as a text or a tuple, or a
             number that may be a metric.
     """
-    known = type(answer)
-    if known is bool or answer is None:
+    kind = type(answer)
+    if kind is bool or answer is None:
         return answer
     if hasattr(answer, "dtype") and hasattr(answer, "item"):
         try:
@@ -94,9 +94,9 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
         if answer in (0, 1):
             return bool(answer)
         raise _no_verdict_error(f"the number {answer!r}", function, output, " <= limit")
-    if hasattr(known, "__bool__"):
+    if hasattr(kind, "__bool__"):
         return answer
-    raise _no_verdict_error(f"a {known.__name__}", function, output)
+    raise _no_verdict_error(f"a {kind.__name__}", function, output)
 
 
 def _no_verdict_error(name: str, function: str, output: str, how: str = "") -> UsageError:

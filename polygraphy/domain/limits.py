@@ -151,14 +151,14 @@ class Tolerance(Threshold):
         if "elemwise" in self.check_error_stat:
             return None
         passed = self.passed(metric_values)
-        others = ", ".join(
+        differences = ", ".join(
             f"{name}: abs={metric_values[f'{name}_absdiff']:.6g},"
             f" rel={metric_values[f'{name}_reldiff']:.6g}"
             for name in self.check_error_stat
         )
         verdict = "PASSED" if passed else "FAILED"
         held_to = f"(tolerance: abs={_number_text(self.atol)}, rel={_number_text(self.rtol)})"
-        return f"Difference | {others} {held_to} | {verdict}", passed
+        return f"Difference | {differences} {held_to} | {verdict}", passed
 
     def __str__(self) -> str:
         """Return the tolerance as text."""

@@ -341,7 +341,7 @@ def rounding_between(
     origin = _origin(precision, arrays, compute_types)
     if None not in compute_types:  # A value that one side flushes to 0 is an error.
         pairs = zip(arrays, compute_types)
-        sides = [coarsest_type((array.dtype.name, known or "")) for array, known in pairs]
+        sides = [coarsest_type((array.dtype.name, dtype or "")) for array, dtype in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
     rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:

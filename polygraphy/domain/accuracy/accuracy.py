@@ -329,9 +329,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def __eq__(self, other: object) -> bool:
         """Return whether both have equal pairs, results and aggregation."""
-        for each in (self, other):
-            if isinstance(each, AccuracyResult):
-                each._unpack()
+        for side in (self, other):
+            if isinstance(side, AccuracyResult):
+                side._unpack()
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]

@@ -211,11 +211,13 @@ class OutputRows:
 
     def drop(self, names: Collection[str]) -> None:
         """Drop the rows of outputs."""
-        self._outputs = {name: each for name, each in self._outputs.items() if name not in names}
+        self._outputs = {
+            name: output for name, output in self._outputs.items() if name not in names
+        }
 
     def rows(self) -> list[OutputRow]:
         """Return the rows, in the order of the outputs."""
-        return [found.row() for found in self._outputs.values()]
+        return [output.row() for output in self._outputs.values()]
 
 
 class AccuracyTable:

@@ -151,8 +151,10 @@ def _failure_text(comparison: Comparison) -> str:
             f": only one run has {missing}" if comparison.outputs else ""
         )
     if not failing:
-        others = count_text(len(comparison.outputs) - len(rows), f"other {_noun(comparison)}")
-        return f"{count_text(len(rows), _noun(comparison))} matched, but only one run has {others}"
+        unmatched = count_text(len(comparison.outputs) - len(rows), f"other {_noun(comparison)}")
+        return (
+            f"{count_text(len(rows), _noun(comparison))} matched, but only one run has {unmatched}"
+        )
     sentence = differing_text(len(failing), len(rows), _noun(comparison))
     return f"{sentence}{_first_to_fail(comparison, rows, failing)}"
 

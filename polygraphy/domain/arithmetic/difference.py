@@ -113,8 +113,8 @@ def _keep_medians(differences: Sequence[tuple[Difference, Channel]], rows: Float
         differences: whose medians they are.
         rows: a matrix without NaN.
     """
-    for (each, channel), median in zip(differences, row_medians(rows)):
-        each._ordered[channel] = OrderStatistics(rows.shape[1], median, {})
+    for (difference, channel), median in zip(differences, row_medians(rows)):
+        difference._ordered[channel] = OrderStatistics(rows.shape[1], median, {})
 
 
 def _mean(vector: Floats) -> float:
@@ -211,16 +211,20 @@ class Difference:
         """Compute the medians of many small arrays together, except medians that are known or
         follow from the extent."""
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
-        for each in many:
-            if not MOST_KEPT < each.size <= KEPT:
+        for difference in many:
+            if not MOST_KEPT < difference.size <= KEPT:
                 continue
             for number, channel in enumerate(CHANNELS):
-                if each._lacks_median(channel) and (whole := each._pair.whole_kernel()) is not None:
-                    vector = whole.relative() if number else whole.absolute
-                    by_size.setdefault(each.size, []).append((each, channel, vector))
-        for found in by_size.values():
+                if (
+                    difference._lacks_median(channel)
+                    and (kernel := difference._pair.whole_kernel()) is not None
+                ):
+                    vector = kernel.relative() if number else kernel.absolute
+                    by_size.setdefault(difference.size, []).append((difference, channel, vector))
+        for rows in by_size.values():
             _keep_medians(
-                [(each, channel) for each, channel, _ in found], np.array([f[2] for f in found])
+                [(difference, channel) for difference, channel, _ in rows],
+                np.array([f[2] for f in rows]),
             )
 
     def _lacks_median(self, channel: Channel) -> bool:
@@ -373,10 +377,10 @@ class Difference:
             return _ZEROS
         medians = []
         for channel, extent in zip(CHANNELS, (absolute, relative)):
-            known = self._ordered.get(channel)
-            if extent.nan or (extent.peak != 0 and known is None):
+            statistics = self._ordered.get(channel)
+            if extent.nan or (extent.peak != 0 and statistics is None):
                 return None
-            medians.append(0.0 if extent.peak == 0 or known is None else known.median)
+            medians.append(0.0 if extent.peak == 0 or statistics is None else statistics.median)
         return (absolute.max(), relative.max(), absolute.mean(), relative.mean(), *medians)
 
     def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:

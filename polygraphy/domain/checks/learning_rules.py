@@ -59,9 +59,9 @@ def _equal_lengths_rule(prefix: str, *, of_pairs: bool = False) -> Rule:
 def _check_imputed(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless an Imputer has values of one data type."""
     names = ("imputed_value_floats", "imputed_value_int64s")
-    held = [name for name in names if call.attributes.get(name)]
-    if len(held) != 1:
-        actual = "it has both" if held else "it has neither"
+    used_names = [name for name in names if call.attributes.get(name)]
+    if len(used_names) != 1:
+        actual = "it has both" if used_names else "it has neither"
         yield Violation(call.op, f"either {names[0]} or {names[1]}", actual, ATTRIBUTE)
 
 
@@ -100,8 +100,8 @@ def _check_features(call: OperatorCall) -> Iterator[Violation]:
     features, size = call.attributes.get("nodes_featureids"), dim_of(call, 0, -1)
     if features is None or size is None or len(features) != len(modes):
         return
-    read = [one for one, mode in zip(features, modes) if mode != "LEAF"]
-    bad = [one for one in read if not 0 <= one < size]
+    read = [feature for feature, mode in zip(features, modes) if mode != "LEAF"]
+    bad = [feature for feature in read if not 0 <= feature < size]
     if bad:
         actual = f"nodes_featureids contains {bad[0]}"
         yield Violation(call.op, f"features in [0, {size - 1}]", actual, ATTRIBUTE)
@@ -116,7 +116,7 @@ def _check_results(call: OperatorCall) -> Iterator[Violation]:
     }
     for name, count in counts.items():
         ids = call.attributes.get(name) if count else None
-        bad = [one for one in ids or () if not 0 <= one < count]
+        bad = [number for number in ids or () if not 0 <= number < count]
         if bad:
             text = f"{name} in [0, {count - 1}]"
             yield Violation(call.op, text, f"{name} contains {bad[0]}", ATTRIBUTE)

@@ -325,9 +325,9 @@ def _states(graph: Graph) -> Iterator[LintEntry]:
     for conflict in conflicts:
         nodes = (conflict.node,) if conflict.node else ()
         yield _lint_entry("graph/states", WARNING, str(conflict), nodes)
-    for other in find_other_scales(graph, pairs):
-        both = other.writer.label, other.reader.label
-        yield _lint_entry("graph/state-scales", WARNING, str(other), both)
+    for difference in find_other_scales(graph, pairs):
+        both = difference.writer.label, difference.reader.label
+        yield _lint_entry("graph/state-scales", WARNING, str(difference), both)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -523,6 +523,6 @@ def _non_finite_entries(label: str, weight: Weight) -> Iterator[LintEntry]:
         start += block.size
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
-        found = count_text(count, "NaN or infinite value")
-        message = f"{label} has {found}, the first at {index}."
+        count_words = count_text(count, "NaN or infinite value")
+        message = f"{label} has {count_words}, the first at {index}."
         yield _lint_entry("weights/non-finite", WARNING, message)

@@ -154,14 +154,16 @@ _PAST_KEY, _PAST_VALUE = 4, 5
 def _check_past(call: OperatorCall, key: _Heads, value: _Heads) -> Iterator[Violation]:
     """Yield a violation if an Attention has one past input only, or one that it cannot join with
     its keys or values."""
-    one, other = call.input(_PAST_KEY), call.input(_PAST_VALUE)
-    if (one is None) != (other is None):
-        given = one or other
-        assert given is not None
-        actual = f"it has only {given.name!r}"
-        yield Violation(call.op, "past_key and past_value, or neither", actual, SHAPE, given.name)
+    past_key, past_value = call.input(_PAST_KEY), call.input(_PAST_VALUE)
+    if (past_key is None) != (past_value is None):
+        single_input = past_key or past_value
+        assert single_input is not None
+        actual = f"it has only {single_input.name!r}"
+        yield Violation(
+            call.op, "past_key and past_value, or neither", actual, SHAPE, single_input.name
+        )
         return
-    for operand, (heads, _, size), name in ((one, key, "keys"), (other, value, "values")):
+    for operand, (heads, _, size), name in ((past_key, key, "keys"), (past_value, value, "values")):
         if operand is None or operand.shape is None:
             continue
         if not is_shape(operand.shape, (None, heads, None, size)):

@@ -42,12 +42,12 @@ def _check_counts(
 
 def _check_carried(
     call: OperatorCall,
-    given: Sequence[Operand | None],
-    taken: Sequence[Operand],
+    initial: Sequence[Operand | None],
+    body_inputs: Sequence[Operand],
     returned: Sequence[Operand],
 ) -> Iterator[Violation]:
     """Yield a violation if a tensor changes its data type between iterations."""
-    for first, inner, result in zip(given, taken, returned):
+    for first, inner, result in zip(initial, body_inputs, returned):
         start = "" if first is None else first.dtype
         types = [(name, dtype) for name, dtype in (
             ("" if first is None else first.name, start),

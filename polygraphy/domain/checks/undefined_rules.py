@@ -35,9 +35,9 @@ def _check_cast(call: OperatorCall) -> Iterator[Violation]:
     values = np.asarray(operand.values)
     if not is_float(values):
         return
-    whole = np.trunc(values.astype(np.float64))
+    truncated = np.trunc(values.astype(np.float64))
     # float64 cannot represent the largest int64, but represents the largest int64 plus 1.
-    bad = ~((whole >= float(limits.min)) & (whole < float(limits.max) + 1))
+    bad = ~((truncated >= float(limits.min)) & (truncated < float(limits.max) + 1))
     if bad.any():
         shown = list(dict.fromkeys(f"{value:.6g}" for value in values[bad].reshape(-1)[:100]))
         requirement = f"values in [{limits.min}, {limits.max}] for {limits.dtype.name}"

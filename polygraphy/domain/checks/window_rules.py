@@ -150,9 +150,9 @@ def _check_transposed(call: OperatorCall) -> Iterator[Violation]:
         size = shape[axis]
         if window is None or not size:
             continue
-        whole = (size - 1) * window.stride + window.width + extra[axis - 2]
-        if whole - window.before - window.after < 1:
-            text = f"pads that remove fewer than the {whole} elements of axis {axis}"
+        length = (size - 1) * window.stride + window.width + extra[axis - 2]
+        if length - window.before - window.after < 1:
+            text = f"pads that remove fewer than the {length} elements of axis {axis}"
             yield wrong_attribute(call, "pads", text)
             return
 
@@ -196,11 +196,11 @@ def unpooled_sizes(call: OperatorCall) -> list[int] | None:
 
 def _check_unpooled(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the given output of a MaxUnpool is too small."""
-    given, least, operand = call.integers(2), unpooled_sizes(call), call.input(2)
-    if given is None or least is None or operand is None:
+    output_sizes, least, operand = call.integers(2), unpooled_sizes(call), call.input(2)
+    if output_sizes is None or least is None or operand is None:
         return
-    if len(given) == len(least) and any(map(int.__lt__, given, least)):
-        yield wrong_values(call, operand, f"an output of at least {least}", given)
+    if len(output_sizes) == len(least) and any(map(int.__lt__, output_sizes, least)):
+        yield wrong_values(call, operand, f"an output of at least {least}", output_sizes)
 
 
 def _check_offsets(call: OperatorCall) -> Iterator[Violation]:

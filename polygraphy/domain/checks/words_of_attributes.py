@@ -101,8 +101,8 @@ def _check_activations(call: OperatorCall, activations: Sequence[str]) -> Iterat
     """Yield a violation if a recurrent operator has unknown activations, or a wrong number."""
     directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
     count = _GATES[call.op] * directions
-    known = [name.lower() for name in _ACTIVATIONS]
-    if any(activation.lower() not in known for activation in activations):
+    known_names = [name.lower() for name in _ACTIVATIONS]
+    if any(activation.lower() not in known_names for activation in activations):
         yield wrong_attribute(call, "activations", f"activations of {', '.join(_ACTIVATIONS)}")
     elif len(activations) < count:
         yield wrong_attribute(call, "activations", f"at least {count} activations")

@@ -510,22 +510,22 @@ class OutputCompareResult(CompareResult):
         """
         if self._formed is not None and self._passed and self._difference is None:
             # All elements match, so the maxima are sufficient, and the excess is not needed.
-            known = self._known_metrics()
-            if known is not None:
-                self._metrics = dict(zip(_FIELDS, (*known, None, None)))
+            known_metrics = self._known_metrics()
+            if known_metrics is not None:
+                self._metrics = dict(zip(_FIELDS, (*known_metrics, None, None)))
                 self.arrays = self._explain = self._formed = None
                 return
         if not self:
             # Compute `is_rounding` now, because it needs the arrays; only failures use it.
             _ = self.is_rounding
         if self.arrays is not None:
-            known = self._known_metrics()
-            if known is not None:
-                self._metrics = dict(zip(_FIELDS, (*known, None, None)))
+            known_metrics = self._known_metrics()
+            if known_metrics is not None:
+                self._metrics = dict(zip(_FIELDS, (*known_metrics, None, None)))
             # If the maxima exceed the tolerance, the excess cannot be computed from them later.
             if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
                 self._excess = self.excess
-            if known is None and self.difference is not None:
+            if known_metrics is None and self.difference is not None:
                 for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
                     if field not in self._metrics:
                         self._metric(field)
@@ -600,9 +600,9 @@ class OutputCompareResult(CompareResult):
         explains a failure."""
         if self._kept is not None and self.quantile is None:
             self._metrics, self._kept = self.metric_values(), None
-        others = self.arrays, self._explain, self._kept, self._rounding, self._is_rounding
+        optional_fields = self.arrays, self._explain, self._kept, self._rounding, self._is_rounding
         return (
-            others.count(None) == len(others)
+            optional_fields.count(None) == len(optional_fields)
             and self.quantile is None
             and not self.part
             and len(self._metrics) == len(_FIELDS)

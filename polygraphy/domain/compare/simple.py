@@ -131,7 +131,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             # change later.
             is_shared = type(self) is SimpleCompareFunc and AUTO not in settings[:2]
             is_shared = is_shared and not any(
-                isinstance(each, (Mapping, list)) for each in settings
+                isinstance(setting, (Mapping, list)) for setting in settings
             )
             limits = (self.tolerance_for(""), self.quantile_for("")) if is_shared else None
             self._shared = settings, limits

@@ -380,12 +380,14 @@ class DataLoader:
             required |= getattr(self.model_facts, "dim_lengths", {})
         return [required.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or ()]
 
-    def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
+    def _static_shape(
+        self, name: str, shape: Shape | None, requested: Shape | None
+    ) -> Sequence[int]:
         """Return a shape without dynamic dimensions for an input; raise InputError if the given
         one does not fit.
         """
-        if given is not None:
-            static = override_dynamic_shape(given)
+        if requested is not None:
+            static = override_dynamic_shape(requested)
             if not fits(static, shape) and not self._is_shape_value(name, static):
                 raise InputError(
                     f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in"
@@ -421,13 +423,13 @@ class DataLoader:
         )
         return static
 
-    def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
+    def _is_shape_value(self, name: str, requested: Sequence[int]) -> bool:
         """Return whether a "shape" that the user set can only be the elements of a shape tensor."""
         meta = (self.input_metadata or self._turns[0]).get(name)
         if meta is None or meta.shape is None:
             return False
         dtype = DataType.from_dtype(meta.dtype)
-        return dtype is not None and dtype.is_integral and list(meta.shape) == [len(given)]
+        return dtype is not None and dtype.is_integral and list(meta.shape) == [len(requested)]
 
     def _shape_values(
         self, name: str, meta: MetadataTuple, overrides: TensorMetadata
@@ -518,8 +520,8 @@ def _shape_note(name: str, shape: Shape, static: Sequence[int]) -> str:
     which = join_words(list(dims)) if dims else "a dimension"
     word = shlex.quote(f"{quote_name(name)}:{command_line_shape(static)}")
     verb, pronoun = ("is", "it") if len(dims) < 2 else ("are", "them")
-    said = one_line(f"{name}: {which} {verb} dynamic, so 1 was used. Set {pronoun} with")
-    return f"{said} --input-shapes {escape_command(word)}"
+    sentence = one_line(f"{name}: {which} {verb} dynamic, so 1 was used. Set {pronoun} with")
+    return f"{sentence} --input-shapes {escape_command(word)}"
 
 
 def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:

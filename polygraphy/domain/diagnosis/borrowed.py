@@ -100,12 +100,17 @@ def bypass_variants(side: Graph, index: int) -> Iterator[Variant]:
     """Yield the variant of a node that returns its only computed input unchanged, if it has only
     one."""
     node = side.nodes[index]
-    read = [name for name in node.inputs if name and name not in side.constants]
-    made = [name for name in node.outputs if name]
-    if len(read) == len(made) == 1 and node.op != "Identity" and not any(True for _ in node.graphs):
-        other = evolve(node, op="Identity", domain="", inputs=tuple(read), outputs=tuple(made),
-                       attributes=())  # fmt: skip
-        yield Variant("structure", changes.extra_node(node.op), other)
+    read = tuple(name for name in node.inputs if name and name not in side.constants)
+    outputs = tuple(filter(None, node.outputs))
+    if (
+        len(read) == len(outputs) == 1
+        and node.op != "Identity"
+        and not any(True for _ in node.graphs)
+    ):
+        identity = evolve(
+            node, op="Identity", domain="", inputs=read, outputs=outputs, attributes=()
+        )
+        yield Variant("structure", changes.extra_node(node.op), identity)
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
@@ -413,8 +418,8 @@ class Borders:
             equal_tensors: tensors of the model, with the reference tensors of equal values.
             refused: tensors with another meaning in the reference.
         """
-        used_names, right = set(equal_tensors.values()), self.makers_of(equal_tensors)
-        left = {
+        used_names, equal_makers = set(equal_tensors.values()), self.makers_of(equal_tensors)
+        free_tensors = {
             name
             for node in self._others
             for name in node.makes
@@ -425,11 +430,11 @@ class Borders:
         for index, node in enumerate(self._nodes):
             is_beyond = any(name in beyond for name in node.reads)
             for name in node.makes:
-                if name in equal_tensors or index in right:
+                if name in equal_tensors or index in equal_makers:
                     continue
                 if is_beyond or not is_float(computed.get(name)):
                     beyond.update({name} if is_beyond else ())
-                elif name in left:
+                elif name in free_tensors:
                     region = tuple(region_before(self._graph, name, equal_tensors.keys()))
                     borders.append(Border(region, name, name))
                     beyond.add(name)

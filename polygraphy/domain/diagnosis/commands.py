@@ -143,39 +143,41 @@ def _applicable_changes(side: Graph, changed: Sequence[Variant]) -> Iterator[Var
     tensors that the model still has."""
     nodes, waiting = list(side.operations.values()), list(changed)
     while waiting:
-        known = _live_tensors(side, nodes)
-        ready = [one for one in waiting if known.issuperset(one.node.inputs)]
+        live_tensors = _live_tensors(side, nodes)
+        ready = [change for change in waiting if live_tensors.issuperset(change.node.inputs)]
         for chosen in ready:
-            after = [chosen.node if _makes_same(one, chosen.node) else one for one in nodes]
-            kept = _live_tensors(side, after)
-            others = [one for one in waiting if one is not chosen]
-            if chosen is ready[-1] or all(kept.issuperset(one.node.inputs) for one in others):
+            after = [chosen.node if _makes_same(node, chosen.node) else node for node in nodes]
+            remaining_tensors = _live_tensors(side, after)
+            remaining = [change for change in waiting if change is not chosen]
+            if chosen is ready[-1] or all(
+                remaining_tensors.issuperset(change.node.inputs) for change in remaining
+            ):
                 yield chosen
-                nodes, waiting = after, others
+                nodes, waiting = after, remaining
                 break
         else:
             return
 
 
-def _makes_same(node: Node, other: Node) -> bool:
+def _makes_same(node: Node, changed: Node) -> bool:
     """Return whether two nodes compute a tensor of the same name."""
-    return bool(set(filter(None, node.outputs)) & set(other.outputs))
+    return bool(set(filter(None, node.outputs)) & set(changed.outputs))
 
 
 def _live_tensors(side: Graph, nodes: Sequence[Node]) -> set[str]:
     """Return the inputs of a model, and the tensors that its outputs depend on."""
     makers = {name: node for node in nodes for name in filter(None, node.outputs)}
-    found = {"", *(one.name for one in side.inputs)}
-    waiting = [one.name for one in side.outputs]
+    live_names = {"", *(tensor.name for tensor in side.inputs)}
+    waiting = [tensor.name for tensor in side.outputs]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in live_names:
             continue
-        found.add(name)
+        live_names.add(name)
         if name in makers:
-            found.update(makers[name].outputs)
+            live_names.update(makers[name].outputs)
             waiting += [*makers[name].inputs, *outer_tensors(makers[name])]
-    return found
+    return live_names
 
 
 def output_path(path: str, ending: str) -> str:

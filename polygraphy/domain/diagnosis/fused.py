@@ -439,7 +439,7 @@ def _activation(
     """Return a difference in the activation of a fused node as the model node that is this
     activation, or after which it is missing."""
     [(index, twin), *_] = suspect.twins
-    own, expected = (
+    activation, expected = (
         str(node.attribute("activation", ""))
         for node in (pairing.model.nodes[index], pairing.reference.nodes[twin])
     )
@@ -449,7 +449,7 @@ def _activation(
         return _with_replaced_nodes(suspect, narrowed)
     norm = _norm_behind(model, weighed[0], indices)
     last = _bias_behind(model, weighed[0] if norm is None else norm, indices)
-    if expected and not own:
+    if expected and not activation:
         change = changes.missing_node(expected, [model.nodes[last].op])
         return evolve(suspect, nodes=(last,), cause="structure", change=change, attribute="")
     read = {
@@ -458,7 +458,7 @@ def _activation(
     if len(read) != 1:
         return _with_replaced_nodes(suspect, narrowed)
     behind = tuple(read)
-    if own == expected:
+    if activation == expected:
         return evolve(suspect, nodes=behind)
     op = model.nodes[behind[0]].op
     change = changes.other_operator(op, expected) if expected else changes.extra_node(op)

@@ -114,14 +114,14 @@ def _solve_integer_weights(
     if np.shape(output) != np.shape(expected):
         return
     weight = np.moveaxis(values, weight_axis, 0)
-    own, wanted = (
+    computed, wanted = (
         np.moveaxis(np.asarray(array), axis, 0).reshape(np.shape(array)[axis], -1)
         for array in (output, expected)
     )
-    if len(own) != len(weight) or not own.size:
+    if len(computed) != len(weight) or not computed.size:
         return
     factors = _factors_of_integers(side, node, inputs, np.shape(expected))
-    for solved in solve_channels(weight, own, wanted, factors):
+    for solved in solve_channels(weight, computed, wanted, factors):
         array = np.moveaxis(solved, 0, weight_axis).astype(np.asarray(values).dtype)
         if not np.array_equal(array, values):
             change = changes.other_weight(
@@ -192,10 +192,10 @@ def _solve_indices(
     if not name or data is None or find is None or np.size(data) * np.size(goal) > _MOST:
         return
     array = np.asarray(side.constants[name].values)
-    found = find(node, np.asarray(data), goal, array)
-    if found is None:
+    indices = find(node, np.asarray(data), goal, array)
+    if indices is None:
         return
-    values = np.asarray(found).reshape(array.shape).astype(array.dtype)
+    values = np.asarray(indices).reshape(array.shape).astype(array.dtype)
     if not np.array_equal(values, array):
         difference = difference_of_integers(array, values)
         change = changes.other_weight("weight", name, difference, node.op)
@@ -245,11 +245,11 @@ def _gather_nd_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
     depth = indices.shape[-1] if indices.ndim else 0
     if not 0 < depth <= data.ndim or int(node.attribute("batch_dims", 0)):
         return None
-    leading, rest = data.shape[:depth], data.shape[depth:]
-    found = None
-    if goal.shape == (*indices.shape[:-1], *rest):
-        found = _rows(data.reshape(-1, *rest), goal.reshape(-1, *rest))
-    return None if found is None else np.stack(np.unravel_index(found, leading), -1)
+    leading, remaining_shape = data.shape[:depth], data.shape[depth:]
+    rows = None
+    if goal.shape == (*indices.shape[:-1], *remaining_shape):
+        rows = _rows(data.reshape(-1, *remaining_shape), goal.reshape(-1, *remaining_shape))
+    return None if rows is None else np.stack(np.unravel_index(rows, leading), -1)
 
 
 def _feature_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
@@ -267,10 +267,10 @@ def _compress_condition(node: Node, data: Any, goal: Any, condition: Any) -> Any
         data, axis = data.reshape(-1), 0
     if data.ndim != goal.ndim or condition.shape != data.shape[int(axis) : int(axis) + 1]:
         return None
-    found = _rows(np.moveaxis(data, int(axis), 0), np.moveaxis(goal, int(axis), 0))
-    if found is None or found != sorted({*found}):
+    rows = _rows(np.moveaxis(data, int(axis), 0), np.moveaxis(goal, int(axis), 0))
+    if rows is None or rows != sorted({*rows}):
         return None
-    return np.isin(np.arange(condition.size), found)
+    return np.isin(np.arange(condition.size), rows)
 
 
 _LOOKUPS: Mapping[str, Callable[[Node, Any, Any, Any], Any]] = {
@@ -358,8 +358,8 @@ def _scaled_weights(weight: Any, at: int, value: Any, goal: Any, axis: int) -> I
     """Yield a weight scaled to come closest to the goal: as a whole, and by channel, which is the
     axis `at` of the weight and `axis` of the goal.
     """
-    others = tuple(np.delete(np.arange(goal.ndim), axis))
-    for axes, shape in ((None, ()), (others, np.where(np.arange(weight.ndim) == at, -1, 1))):
+    other_axes = tuple(np.delete(np.arange(goal.ndim), axis))
+    for axes, shape in ((None, ()), (other_axes, np.where(np.arange(weight.ndim) == at, -1, 1))):
         size = np.sum(np.square(value), axis=axes)
         factor = np.where(size, np.sum(value * goal, axis=axes) / np.where(size, size, 1), 1)
         yield weight * factor.reshape(shape)
@@ -561,9 +561,9 @@ def _split_sizes(
             [expected[axis] if at == i else None for i in range(count)] for at in range(count)
         ]
     for sizes in places:
-        rest = total - sum(size for size in sizes if size is not None)
-        if sizes.count(None) <= 1 and rest >= 0:
-            yield [rest if size is None else size for size in sizes]
+        remainder = total - sum(size for size in sizes if size is not None)
+        if sizes.count(None) <= 1 and remainder >= 0:
+            yield [remainder if size is None else size for size in sizes]
 
 
 def resize_variants(
@@ -694,7 +694,7 @@ def _bound_variants(
             for value in range(size + 1) if size <= _BOUNDS else ():
                 other_bounds = [*bounds[position - 1]]
                 other_bounds[at] = value
-                pair = [other_bounds if position == each else bounds[each - 1] for each in (1, 2)]
+                pair = [other_bounds if position == end else bounds[end - 1] for end in (1, 2)]
                 used_positions = range(size)[pair[0][at] : pair[1][at] : int(step)]
                 if len(used_positions) == wanted:
                     yield from weight(position, other_bounds)

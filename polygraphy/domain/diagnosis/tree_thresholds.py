@@ -88,12 +88,14 @@ def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
     features.
     """
     name = _split_name(node)
-    kind = next(one.kind for one in node.attributes if one.name == name)
-    given = node.attribute(name)
-    splits = np.array(given, np.float32)
+    kind = next(attribute.kind for attribute in node.attributes if attribute.name == name)
+    thresholds = node.attribute(name)
+    splits = np.array(thresholds, np.float32)
     for tie in ties:
-        splits[np.float32(tie.value) == np.asarray(given, np.float32)] = tie.moved
-    value = splits.astype(given.dtype) if isinstance(given, np.ndarray) else splits.tolist()
+        splits[np.float32(tie.value) == np.asarray(thresholds, np.float32)] = tie.moved
+    value = (
+        splits.astype(thresholds.dtype) if isinstance(thresholds, np.ndarray) else splits.tolist()
+    )
     change = changes.thresholds_beyond_features(sorted(tie.value for tie in ties))
     return Variant("rounding", change, with_attribute(node, name, kind, value))
 
@@ -101,18 +103,21 @@ def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
 def differing_rows(values: Any, expected: Any) -> frozenset[int] | None:
     """Return the rows in which an output differs by more than rounding; None if the outputs have
     different numbers of rows."""
-    arrays = [_as_array(one) for one in (values, expected)]
-    if any(one is None for one in arrays) or arrays[0].shape != arrays[1].shape:
+    arrays = [_as_array(outputs) for outputs in (values, expected)]
+    if any(array is None for array in arrays) or arrays[0].shape != arrays[1].shape:
         return None
-    one, other = arrays
-    if not one.ndim:
+    value, expected_value = arrays
+    if not value.ndim:
         return None
-    if not (_is_number(one) and _is_number(other)):
-        wrong = one != other
+    if not (_is_number(value) and _is_number(expected_value)):
+        wrong = value != expected_value
     else:
-        one, other = one.astype(np.float64), other.astype(np.float64)
-        size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0
-        wrong = ~(np.abs(one - other) <= 16 * np.finfo(np.float32).eps * (size + np.abs(other)))
+        value, expected_value = value.astype(np.float64), expected_value.astype(np.float64)
+        size = float(np.sqrt(np.mean(np.square(expected_value)))) if expected_value.size else 0.0
+        wrong = ~(
+            np.abs(value - expected_value)
+            <= 16 * np.finfo(np.float32).eps * (size + np.abs(expected_value))
+        )
     return frozenset(map(int, np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))))
 
 

@@ -287,8 +287,8 @@ def with_number(node: Node, name: str, value: float) -> Variant:
 def numeric_attributes(node: Node) -> tuple[str, ...]:
     """Return the numeric attributes of an operator, including those left at their default."""
     names = {attribute.name for attribute in node.attributes if attribute.kind == "float"}
-    known = [name for name in _NUMBERS if name in names]
-    return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *known, *sorted(names))))
+    usual_names = [name for name in _NUMBERS if name in names]
+    return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *usual_names, *sorted(names))))
 
 
 def epsilon_of(side: Graph, name: str) -> float | None:
@@ -383,10 +383,10 @@ def _operator_variants(node: Node) -> Iterator[Variant]:
                 attributes = tuple(
                     attribute for attribute in node.attributes if attribute.name not in lost_names
                 )
-                other = evolve(node, op=op, attributes=attributes)
-                yield Variant("structure", change, other)
+                replacement = evolve(node, op=op, attributes=attributes)
+                yield Variant("structure", change, replacement)
                 if op == "AveragePool":
-                    counting = with_attribute(other, "count_include_pad", "int", 1)
+                    counting = with_attribute(replacement, "count_include_pad", "int", 1)
                     yield Variant("structure", change, counting)
 
 
@@ -490,7 +490,7 @@ def _pad_variants(node: Node) -> Iterator[Variant]:
             change = changes.other_attribute(node.op, "pads", now, value)
             yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
     spread = node.attribute("dilations") or (1,) * rank
-    if any(one != 1 for one in spread):
+    if any(step != 1 for step in spread):
         change = changes.other_attribute(node.op, "dilations", tuple(spread), (1,) * rank)
         dilated = with_attribute(node, "dilations", "ints", (1,) * rank)
         usual = tuple(k // 2 for k in kernel) * 2

@@ -208,11 +208,13 @@ def _values(weight: Weight, reference_weight: Weight) -> tuple[str, str]:
         return "zeros or NaNs with one sign", "the opposite sign"
     index = np.unravel_index(int(differing[0]), first.shape)
     position = f" at {tuple(map(int, index))}" if first.size > 1 else ""
-    others = ""
+    more_text = ""
     if first.size > 1:
         count = differing.size
-        others = f" (first of {count} elements that differ)" if count > 1 else " (no other differs)"
-    return str(first[index]) + position, str(second[index]) + others
+        more_text = (
+            f" (first of {count} elements that differ)" if count > 1 else " (no other differs)"
+        )
+    return str(first[index]) + position, str(second[index]) + more_text
 
 
 def _node_differences(

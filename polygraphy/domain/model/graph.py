@@ -202,7 +202,10 @@ class Node:
             names = {tensor.name for tensor in graph.inputs}
             names.update(weight.name for weight in graph.weights)
             names.update(name for node in graph.nodes for name in node.outputs)
-            inner = [*(node.reads for node in graph.nodes), (one.name for one in graph.outputs)]
+            inner = [
+                *(node.reads for node in graph.nodes),
+                (output.name for output in graph.outputs),
+            ]
             read.update((name, None) for part in inner for name in part if name not in names)
         return tuple(read)
 

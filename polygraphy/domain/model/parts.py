@@ -245,7 +245,7 @@ class _Reader:
         shape, keeps_shape = (self._graph.shape(node.inputs[index]) for index in (at, 1 - at))
         if keeps_shape is None:
             return False
-        if all(one == 1 for one in keeps_shape):
+        if all(dim == 1 for dim in keeps_shape):
             return (
                 (shape is not None and len(keeps_shape) <= len(shape))
                 or not keeps_shape
@@ -333,7 +333,7 @@ class _Reader:
         axes = self._axes(node)
         if axes is None:
             shape = self._graph.shape(node.inputs[0])
-            if shape is None or not all(isinstance(one, int) for one in shape):
+            if shape is None or not all(isinstance(dim, int) for dim in shape):
                 return None
             axes = [axis for axis, length in enumerate(shape) if length == 1]
         return self._read_move("squeeze", node, depth, axes)

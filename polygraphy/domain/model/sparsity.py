@@ -226,12 +226,12 @@ def _prune(array: Array, result: Array) -> None:
     is_tie = (low == high) & (low != 0)
     tied = size[:, is_tie] if is_tie.any() else None
     # Mask of the elements to keep, with all bits set: those not smaller than the larger middle one.
-    kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
-    kept >>= np.iinfo(array.dtype).bits - 1
+    keep_mask = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
+    keep_mask >>= np.iinfo(array.dtype).bits - 1
     if tied is not None:
-        kept[:, is_tie] = -_larger_half(tied).astype(array.dtype)
+        keep_mask[:, is_tie] = -_larger_half(tied).astype(array.dtype)
     for index in range(GROUP):
-        np.bitwise_and(array[:, index], kept[index], out=result[:, index])
+        np.bitwise_and(array[:, index], keep_mask[index], out=result[:, index])
 
 
 def _larger_half(size: Array) -> Array:

@@ -231,14 +231,14 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
 def _excess(scheme: Scheme, loss: SiteLoss) -> float:
     """Return how far the data reach, as a multiple of the range, at the end that they exceed
     more."""
-    ends = (float(np.ravel(each)[0]) for each in scheme.limits())
+    ends = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     return max((at / end for at, end in zip(loss.spread, ends) if end), default=0.0)
 
 
 def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
     """Return, as shares of the range, how far the data exceed it and how much of it is unused at
     the other end."""
-    low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+    low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     below, above = low - loss.spread[0], loss.spread[1] - high
     size = (high - low) or 1.0
     return max(below, above, 0.0) / size, max(-min(below, above), 0.0) / size
@@ -296,15 +296,19 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
 def _is_shifted_by_channel(scheme: Scheme, codes: Array, exact: Array) -> bool:
     """Return whether wrong zero points explain the error of a weight with a scale by channel."""
     axis = scheme.axis % codes.ndim
-    rows, right = (np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (codes, exact))
+    rows, exact_rows = (
+        np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (codes, exact)
+    )
     scale, zero = np.ravel(scheme.scale)[:, None], np.ravel(scheme.zero_point)[:, None]
     values = (rows - zero) * scale
-    moved = np.rint(np.median(rows - right / scale, axis=1, keepdims=True))
+    moved = np.rint(np.median(rows - exact_rows / scale, axis=1, keepdims=True))
     with np.errstate(all="ignore"):
-        factor = np.sum(values * right, 1, keepdims=True) / np.sum(values**2, 1, keepdims=True)
-    others = min(_error(values, right), _error(np.nan_to_num(factor) * values, right))
+        factor = np.sum(values * exact_rows, 1, keepdims=True) / np.sum(values**2, 1, keepdims=True)
+    unshifted_error = min(
+        _error(values, exact_rows), _error(np.nan_to_num(factor) * values, exact_rows)
+    )
     is_moved = not np.array_equal(moved, zero)
-    return is_moved and _error((rows - moved) * scale, right) < _SHARE * others
+    return is_moved and _error((rows - moved) * scale, exact_rows) < _SHARE * unshifted_error
 
 
 def _bias_cause(site: Site) -> str:
@@ -387,12 +391,12 @@ def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
 
 def _shift_zero_points(scheme: Scheme, codes: Array, exact: Array) -> Scheme:
     """Return a scheme with the zero points that fit the codes best."""
-    rows, right, scales = (
+    rows, exact_rows, scales = (
         np.moveaxis(array, scheme.axis, -1) for array in (codes, exact, scheme.scale)
     )
     with np.errstate(all="ignore"):
         scale = np.repeat(scales, scheme.block, -1)[..., : rows.shape[-1]]
-        off = rows - np.where(scale != 0, right / scale, 0)
+        off = rows - np.where(scale != 0, exact_rows / scale, 0)
     starts = range(0, rows.shape[-1], scheme.block)
     zeros = [np.median(off[..., at : at + scheme.block], axis=-1) for at in starts]
     zero = np.moveaxis(np.rint(np.stack(zeros, -1)), -1, scheme.axis)

@@ -35,20 +35,20 @@ class Tool:
     package: str = ""
 
 
-def excluded_names(nodes: Sequence[FloatNode], kept: Sequence[str]) -> list[str]:
+def excluded_names(nodes: Sequence[FloatNode], kept_names: Sequence[str]) -> list[str]:
     """Return the names by which the quantizer knows nodes; a node without one gets the name of its
     first output.
 
     Args:
         nodes: the nodes of a model.
-        kept: the names of those that stay in floating point.
+        kept_names: the names of those that stay in floating point.
     """
     names = {node.name: node.quantizer_name or node.name for node in nodes}
-    return [names.get(name, name) for name in kept]
+    return [names.get(name, name) for name in kept_names]
 
 
 def nodes_by_quantizer(
-    producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], kept: Sequence[str]
+    producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], kept_names: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return, by quantizer, the nodes that it has to exclude: a model may have been through several
     quantizers of ONNX Runtime.
@@ -57,21 +57,21 @@ def nodes_by_quantizer(
         producer: the quantizer that made the model; empty if unknown.
         nodes: the nodes of the model.
         sites: the quantized sites.
-        kept: the names of the nodes that stay in floating point.
+        kept_names: the names of the nodes that stay in floating point.
     """
     has_pairs = any(site.kind == "activation" and site.scheme is not None for site in sites)
-    others = "static" if has_pairs else producer
+    default = "static" if has_pairs else producer
     products = {site.name: _quantizer_of(site) for site in sites if site.kind == "operator"}
     blocks = {site.name for site in sites if site.kind == "weight" and _is_in_blocks(site)}
     if producer not in _ONNX_RUNTIME or not (has_pairs or {*products.values()} - {producer}):
-        return {producer: [*kept]}
-    chosen = {node.name: node for node in nodes if node.name in kept}
+        return {producer: [*kept_names]}
+    chosen = {node.name: node for node in nodes if node.name in kept_names}
     by_quantizer: dict[str, list[str]] = {}
-    for name in kept:
+    for name in kept_names:
         node = chosen.get(name)
-        made = [products[each] for each in node.makes if each in products] if node else []
+        known_products = [products[name] for name in node.makes if name in products] if node else []
         is_packed = node is not None and not blocks.isdisjoint(node.reads)
-        quantizer = made[0] if made else "nbits" if is_packed else others
+        quantizer = known_products[0] if known_products else "nbits" if is_packed else default
         by_quantizer.setdefault(quantizer, []).append(name)
     return by_quantizer
 
@@ -86,9 +86,9 @@ def _is_in_blocks(site: Site) -> bool:
     return site.scheme is not None and bool(site.scheme.block)
 
 
-def has_unnamed(nodes: Sequence[FloatNode], kept: Collection[str]) -> bool:
+def has_unnamed(nodes: Sequence[FloatNode], kept_names: Collection[str]) -> bool:
     """Return whether a node that stays in floating point has no name."""
-    return any(node.name in kept and node.quantizer_name == "" for node in nodes)
+    return any(node.name in kept_names and node.quantizer_name == "" for node in nodes)
 
 
 def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = False) -> str:

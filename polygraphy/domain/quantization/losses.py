@@ -162,12 +162,12 @@ def weight_loss(site: Site) -> SiteLoss | None:
     counted = np.flatnonzero(sizes > _DEAD * _rms(exact))
     if not counted.size:
         return SiteLoss(0.0, 0.0, 0.0, spread)
-    lost, possible = (
-        np.nan_to_num(_rms_along(one - exact, axes)[counted] / sizes[counted], nan=inf)
-        for one in (values, least)
+    losses, possible = (
+        np.nan_to_num(_rms_along(array - exact, axes)[counted] / sizes[counted], nan=inf)
+        for array in (values, least)
     )
-    at = int(np.argmax(lost / np.maximum(possible, 1e-6)))
-    loss, smallest = float(lost[at]), float(possible[at])
+    at = int(np.argmax(losses / np.maximum(possible, 1e-6)))
+    loss, smallest = float(losses[at]), float(possible[at])
     number_of = None if sizes.size == 1 else int(counted[at])
     shared = None
     if scheme.is_per_tensor and site.channel_axis is not None:
@@ -220,7 +220,7 @@ def best_scheme_by_channels(site: Site, most: int) -> Scheme | None:
     ]
     scale_axis = axis if best[0].block else 0
     scale, zero = (
-        np.concatenate([np.asarray(getattr(each, name)) for each in best], scale_axis)
+        np.concatenate([np.asarray(getattr(scheme, name)) for scheme in best], scale_axis)
         for name in ("scale", "zero_point")
     )
     return evolve(best[0], scale=scale, zero_point=zero)
@@ -241,8 +241,9 @@ def _axis_of_channels(site: Site) -> int | None:
     numbers = [scheme.scale, scheme.zero_point]
     scale_axis = axis if scheme.block else 0
     if any(
-        np.size(each) > 1 and (np.ndim(each) != len(shape) or np.shape(each)[scale_axis] != count)
-        for each in numbers
+        np.size(array) > 1
+        and (np.ndim(array) != len(shape) or np.shape(array)[scale_axis] != count)
+        for array in numbers
     ):
         return None
     return axis
@@ -254,8 +255,8 @@ def _take_channels(site: Site, axis: int, ats: Array) -> Site:
     assert scheme is not None and exact is not None and values is not None
     scale_axis = axis if scheme.block else 0
     scale, zero = (
-        np.take(each, ats, scale_axis) if np.size(each) > 1 else each
-        for each in (scheme.scale, scheme.zero_point)
+        np.take(array, ats, scale_axis) if np.size(array) > 1 else array
+        for array in (scheme.scale, scheme.zero_point)
     )
     return evolve(
         site,
@@ -276,16 +277,16 @@ def _with_shared_scale(
     rows, read = (
         np.moveaxis(array, axis, 0).reshape(exact.shape[axis], -1) for array in (exact, values)
     )
-    one = np.ones(len(rows))
-    like = evolve(scheme, scale=one, zero_point=0 * one, axis=0)
-    own = scheme_of_range(like, rows.min(1), rows.max(1), symmetric=True)
+    unit_scales = np.ones(len(rows))
+    like = evolve(scheme, scale=unit_scales, zero_point=0 * unit_scales, axis=0)
+    own_scheme = scheme_of_range(like, rows.min(1), rows.max(1), symmetric=True)
     sizes = _rms_along(rows, (1,))
     counted = sizes > _DEAD * _rms(exact)
     if not counted.any():
         return None
     shared, separate = (
         (_rms_along(array - rows, (1,)) / np.where(counted, sizes, 1))[counted]
-        for array in (read, own.values(own.codes(rows)))
+        for array in (read, own_scheme.values(own_scheme.codes(rows)))
     )
     return max(zip(shared.tolist(), separate.tolist()))
 

@@ -137,11 +137,13 @@ class Scheme:
         axis, shape = self.axis % max(array.ndim, 1), np.shape(self.scale)
         is_alike = len(shape) == array.ndim and shape == np.shape(self.zero_point)
         if not (self.block and is_alike and array.shape[axis] == self.block * shape[axis]):
-            scale, zero = (self._broadcast(one, array) for one in (self.scale, self.zero_point))
+            scale, zero = (
+                self._broadcast(parameter, array) for parameter in (self.scale, self.zero_point)
+            )
             return array, scale, zero
         scale, zero = (
-            np.expand_dims(np.asarray(one, np.float64), axis + 1)
-            for one in (self.scale, self.zero_point)
+            np.expand_dims(np.asarray(parameter, np.float64), axis + 1)
+            for parameter in (self.scale, self.zero_point)
         )
         split = (*array.shape[:axis], -1, self.block, *array.shape[axis + 1 :])
         return array.reshape(split), scale, zero

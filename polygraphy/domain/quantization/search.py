@@ -154,8 +154,10 @@ class SetSearch:
                 power = self._power_in_units(base, 0) + self._power_in_units(added, 0)
                 power -= self._power_in_units(0, 0)
             else:
-                asked = self._rules.site_requests
-                power = self._powers.power_in_units(asked.remaining(without, base if added else 0))
+                requests = self._rules.site_requests
+                power = self._powers.power_in_units(
+                    requests.remaining(without, base if added else 0)
+                )
             self._predicted[without] = power
         return power
 
@@ -196,11 +198,15 @@ class SetSearch:
             value = self._known[self.sites(self._rules.site_requests.nodes(kept_names))]
         return Search(kept_names, value, self.runs, proven, self._curve, is_cut_short)
 
-    def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
+    def _smallest_good(self, kept_names: Sequence[str] | None) -> Sequence[str] | None:
         """Return the smallest set that was run and reaches the target: a known one, or a smaller
         one; None if there is none."""
         best = min((names for names, _ in self._sets_within_target()), key=len, default=None)
-        return best if kept is None or (best is not None and len(best) < len(kept)) else kept
+        return (
+            best
+            if kept_names is None or (best is not None and len(best) < len(kept_names))
+            else kept_names
+        )
 
     def _upper_bound(self) -> int:
         """Return the size of a set that was run and is enough, if there are many nodes; one more

@@ -33,7 +33,7 @@ def _sort_nodes(nodes: Sequence[FloatNode]) -> list[FloatNode]:
     while pending:
         node = pending[-1]
         before = [makers[name] for name in node.reads if name in makers]
-        missing = [one for one in before if id(one) not in seen]
+        missing = [maker for maker in before if id(maker) not in seen]
         seen.add(id(node))
         if missing:
             pending += missing
@@ -80,14 +80,14 @@ class SiteRequests:
         self._askers: list[tuple[int, int]] = []
         for number, site in enumerate(sites):
             names = site.name, site.name + RAW
-            asked, added = (
+            requesting, added = (
                 reduce(or_, (nodes.get(name, 0) for name in names)) for nodes in (marked, biased)
             )
-            self._askers.append((asked, added))
+            self._askers.append((requesting, added))
             if every >> number & 1:
                 continue
-            every |= bool(asked | added) << number
-            for at in numbers_of(asked | added):
+            every |= bool(requesting | added) << number
+            for at in numbers_of(requesting | added):
                 self._touched[at] |= 1 << number
         self._states = {0: (0, every)}
 
@@ -179,7 +179,7 @@ class SiteRequests:
         while touched:
             lowest = touched & -touched
             touched ^= lowest
-            asked, added = self._askers[lowest.bit_length() - 1]
-            if not (asked & ~silent or added & ~excluded):
+            requesting, added = self._askers[lowest.bit_length() - 1]
+            if not (requesting & ~silent or added & ~excluded):
                 remaining ^= lowest
         return silent, remaining

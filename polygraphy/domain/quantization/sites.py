@@ -104,7 +104,7 @@ def is_coarse(op: str) -> bool:
 def nearest_before(name: str, nodes: Sequence[FloatNode], choices: Collection[str]) -> str:
     """Return the choice that is nearest before a node, or the node itself if it is one, or if none
     is before it."""
-    makers = {made: node for node in nodes for made in node.makes}
+    makers = {name: node for node in nodes for name in node.makes}
     pending = [node for node in nodes if node.name == name]
     seen: set[str] = set()
     while pending:

@@ -62,8 +62,8 @@ def summary_of(
     if comparisons:
         doubts = doubts_in_words(comparisons)
         return " ".join(filter(None, (pass_sentence(comparisons), doubts)))
-    said = (_FOUND[result["kind"]](result) for result in results if result["kind"] in _FOUND)
-    sentences = [sentence for sentence in said if sentence]
+    candidates = (_FOUND[result["kind"]](result) for result in results if result["kind"] in _FOUND)
+    sentences = [sentence for sentence in candidates if sentence]
     if sentences and verdict in ("passed", "failed"):
         return " ".join(sentences)
     return _PLAIN.get(verdict, f"{verdict}.")

@@ -82,12 +82,12 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
     def __contains__(self, key: object) -> bool:
         """Return whether there is an entry with a key."""
-        return any(key in (own, (own, values)) for own, values in self.items())
+        return any(key in (name, (name, values)) for name, values in self.items())
 
     def index_of(self, key: K) -> int:
         """Return the position of the first entry with a key; UnknownKeyError if there is none."""
-        for position, (own, _) in enumerate(self.items()):
-            if own == key:
+        for position, (name, _) in enumerate(self.items()):
+            if name == key:
                 return position
         raise UnknownKeyError(self.key_description, str(key), map(str, self.keys()))
 

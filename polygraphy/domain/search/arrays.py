@@ -205,10 +205,10 @@ class ArraySearch:
             if not is_kept.any() or np.count_nonzero(is_kept) >= gap.size:
                 return
             left, sizes, right = left[:, is_kept], sizes[is_kept], right[is_kept]
-            damped = [sizes / (sizes**2 + one * sizes[0] ** 2) for one in _DAMPING]
+            damped = [sizes / (sizes**2 + damping * sizes[0] ** 2) for damping in _DAMPING]
             steps = [right.T @ (share * (left.T @ gap)) for share in damped]
-            moved = [array + one.reshape(start.shape) for one in steps]
-            errors = [self._error(name, each) for each in moved]
+            moved = [array + step.reshape(start.shape) for step in steps]
+            errors = [self._error(name, array) for array in moved]
             array = moved[int(np.argmin(errors))]
             yield array
             if min(errors) >= float(np.mean(np.square(gap))):

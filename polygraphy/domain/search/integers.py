@@ -42,68 +42,68 @@ class Factors:
 
 
 def solve_channels(
-    weight: Any, own: Any, wanted: Any, factors: Factors | None = None
+    weight: Any, computed: Any, wanted: Any, factors: Factors | None = None
 ) -> Iterator[Any]:
     """Yield weights of a product that give the expected result: with channels in another order, in
     another layout, with other elements, or as the solution of a system of equations.
 
     Args:
         weight: the integers, with the output channels as the first axis.
-        own: the result for this weight, by channel.
+        computed: the result for this weight, by channel.
         wanted: the expected result.
         factors: what the elements of each channel are multiplied by; None if that is unknown.
     """
-    channels = {channel.tobytes(): at for at, channel in enumerate(own)}
-    differing = [at for at in range(len(own)) if not np.array_equal(own[at], wanted[at])]
+    channels = {channel.tobytes(): at for at, channel in enumerate(computed)}
+    differing = [at for at in range(len(computed)) if not np.array_equal(computed[at], wanted[at])]
     sources = {at: channels.get(wanted[at].tobytes()) for at in differing}
     solved = weight.astype(np.int64)
     for at, source in sources.items():
         if source is not None:
             solved[at] = weight[source]
-    left = [at for at in differing if sources[at] is None]
-    if not left:
+    open_channels = [at for at in differing if sources[at] is None]
+    if not open_channels:
         yield solved
         return
     if factors is None:
         return
-    yield from _other_layouts(weight.astype(np.int64), own, wanted, factors)
+    yield from _other_layouts(weight.astype(np.int64), computed, wanted, factors)
     flat = solved.reshape(len(weight), -1)
     limits = np.iinfo(weight.dtype)
     rows = factors.rows
-    for at in list(left) if rows.size * len(left) <= _WORK else ():
-        changes = _changes_of_one_element(own[at], wanted[at], factors)
-        for element, step in changes if len(left) == 1 and not factors.is_exact else ():
-            other = flat.copy()
-            other[at, element] += step
-            if limits.min <= other[at, element] <= limits.max:
-                yield other.reshape(weight.shape)
+    for at in list(open_channels) if rows.size * len(open_channels) <= _WORK else ():
+        changes = _changes_of_one_element(computed[at], wanted[at], factors)
+        for element, step in changes if len(open_channels) == 1 and not factors.is_exact else ():
+            changed = flat.copy()
+            changed[at, element] += step
+            if limits.min <= changed[at, element] <= limits.max:
+                yield changed.reshape(weight.shape)
         for element, step in changes[:1]:
             flat[at, element] += step
-            left.remove(at)
-    if left and factors.is_exact and rows.size <= _MOST and len(rows) >= rows.shape[1]:
-        apart = wanted[left].astype(np.float64) - own[left]
+            open_channels.remove(at)
+    if open_channels and factors.is_exact and rows.size <= _MOST and len(rows) >= rows.shape[1]:
+        apart = wanted[open_channels].astype(np.float64) - computed[open_channels]
         least = np.linalg.lstsq(rows, apart.T, rcond=None)[0]
-        flat[left] += np.rint(least.T).astype(np.int64)
+        flat[open_channels] += np.rint(least.T).astype(np.int64)
     if limits.min <= flat.min() and flat.max() <= limits.max:
         yield flat.reshape(weight.shape)
 
 
-def _changes_of_one_element(own: Any, wanted: Any, factors: Factors) -> list[tuple[int, int]]:
+def _changes_of_one_element(computed: Any, wanted: Any, factors: Factors) -> list[tuple[int, int]]:
     """Return the positions of single elements of a channel whose change explains its difference,
     with the change, the nearest ones first."""
-    rows, apart = factors.rows, (wanted.astype(np.float64) - own) * factors.unit
+    rows, apart = factors.rows, (wanted.astype(np.float64) - computed) * factors.unit
     if not factors.is_exact:
         limits = np.iinfo(wanted.dtype)
         ends = (limits.min, limits.max)
-        inside = ~np.isin(own, ends) & ~np.isin(wanted, ends)
+        inside = ~np.isin(computed, ends) & ~np.isin(wanted, ends)
         rows, apart = rows[inside], apart[inside]
     if not apart.any():
         return []
     sizes = np.maximum(np.square(rows).sum(axis=0), 1)
     steps = np.rint(apart @ rows / sizes).astype(np.int64)
-    left = np.abs(rows * steps - apart[:, np.newaxis]).max(axis=0)
+    remainders = np.abs(rows * steps - apart[:, np.newaxis]).max(axis=0)
     most = 0 if factors.is_exact else factors.unit
-    order = [int(at) for at in np.argsort(left) if steps[at] and left[at] <= most]
+    order = [int(at) for at in np.argsort(remainders) if steps[at] and remainders[at] <= most]
     if factors.is_exact:
         return [(at, int(steps[at])) for at in order[:1]]
     # Because of rounding, a few integers are possible; running the model decides.
@@ -115,10 +115,10 @@ def _changes_of_one_element(own: Any, wanted: Any, factors: Factors) -> list[tup
     ]
 
 
-def _other_layouts(weight: Any, own: Any, wanted: Any, factors: Factors) -> Iterator[Any]:
+def _other_layouts(weight: Any, computed: Any, wanted: Any, factors: Factors) -> Iterator[Any]:
     """Yield a weight transposed, moved or turned, and with two exchanged inputs, as far as these
     give the expected result, if that is known without a run."""
-    rows, apart = factors.rows, wanted.astype(np.int64) - own.astype(np.int64)
+    rows, apart = factors.rows, wanted.astype(np.int64) - computed.astype(np.int64)
     layouts = [np.roll(weight, 1, 1), np.roll(weight, -1, 1), weight[:, ::-1], weight[::-1]]
     if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:
         layouts.insert(0, weight.T)
@@ -146,6 +146,6 @@ def _exchanged_inputs(weight: Any, rows: Any, apart: Any) -> Iterator[Any]:
     for row, difference in zip(rows[:_ROWS], apart[channel]):
         fits &= (row[:, np.newaxis] - row[np.newaxis, :]) * steps == difference
     for first, second in np.argwhere(np.triu(fits))[:_PAIRS]:
-        other = weight.copy()
-        other[:, [first, second]] = weight[:, [second, first]]
-        yield other
+        exchanged = weight.copy()
+        exchanged[:, [first, second]] = weight[:, [second, first]]
+        yield exchanged

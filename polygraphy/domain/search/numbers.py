@@ -99,5 +99,5 @@ def nearest_number(
     number = sign * 10 ** ((low + high) / 2)
     candidates = [0.0, *(float(f"{number:.{digits}g}") for digits in _DIGITS)]
     if not all(map(isfinite, errors.values())):
-        candidates += [each * whole for each in signs for whole in _WHOLE]
+        candidates += [sign * integer for sign in signs for integer in _WHOLE]
     return min(candidates, key=error)

@@ -66,16 +66,16 @@ def _code_tensors(graph: Graph, names: set[str]) -> set[str]:
     """Return the tensors that hold the codes of a state, before and after it is returned as an
     output."""
     carriers = [node for node in graph.nodes if node.op in _CARRIERS]
-    found, size = set(names), -1
-    while size != len(found):
-        size = len(found)
+    code_names, size = set(names), -1
+    while size != len(code_names):
+        size = len(code_names)
         for node in carriers:
             data = [name for name in _data_inputs(node) if name]
-            if node.outputs[0] in found:
-                found.update(data)
-            elif not found.isdisjoint(data):
-                found.add(node.outputs[0])
-    return found
+            if node.outputs[0] in code_names:
+                code_names.update(data)
+            elif not code_names.isdisjoint(data):
+                code_names.add(node.outputs[0])
+    return code_names
 
 
 def _data_inputs(node: Node) -> Sequence[str]:

@@ -52,8 +52,8 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
                 heads = _key_heads(node)
                 window = int(node.attribute("local_window_size", 0))
                 ring = window if node.attribute("sliding_window_cache", 0) else 0
-                known = ((1, heads), (2, ring), (3, search.head_size(node, heads)))
-                for dim, size in ((shape[axis], size) for axis, size in known):
+                known_sizes = ((1, heads), (2, ring), (3, search.head_size(node, heads)))
+                for dim, size in ((shape[axis], size) for axis, size in known_sizes):
                     if isinstance(dim, str) and size > 0 and dim != shape[0]:
                         sizes.setdefault(dim, size)
     size = _head_size_in_config(config)
@@ -72,11 +72,13 @@ def mask_sizes(graph: Graph) -> dict[str, int]:
     if not pairs:
         return {}
     masks = {*roles_of(graph, pairs).inputs_of(MASK)}
-    own = {tensor.shape[-1] for tensor in graph.inputs if tensor.name in masks and tensor.shape}
-    others = {
+    mask_dims = {
+        tensor.shape[-1] for tensor in graph.inputs if tensor.name in masks and tensor.shape
+    }
+    other_dims = {
         dim for tensor in graph.inputs if tensor.name not in masks for dim in tensor.shape or ()
     }
-    return {dim: 2 for dim in own - others if isinstance(dim, str)}
+    return {dim: 2 for dim in mask_dims - other_dims if isinstance(dim, str)}
 
 
 class _Widths:
@@ -87,7 +89,7 @@ class _Widths:
         self._makers = graph.makers
         self._tensors = graph.tensors
         self._weights = {
-            weight.name: weight.shape for each in (outer, graph) for weight in each.all_weights
+            weight.name: weight.shape for source in (outer, graph) for weight in source.all_weights
         }
 
     def head_size(self, node: Node, heads: int) -> int:

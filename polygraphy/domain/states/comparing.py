@@ -319,7 +319,7 @@ def _figure(value: Any) -> str:
 def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about the steps of two runs, from the `StepsCompared` in a document."""
     rows = steps["rows"]
-    left, right = steps["parties"]
+    first_party, second_party = steps["parties"]
     wrong = steps["first_wrong"]
     if wrong is None:
         errors = [row["error"] for row in rows if isinstance(row["error"], float)]
@@ -343,7 +343,7 @@ def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
         first, second = row["tokens"]
         yield (
             f"Near tie in step {row['first']}, position {row['position']}: token {first} in"
-            f" {left}, {second} in {right}; margin {row['margin']:.2g}, error"
+            f" {first_party}, {second} in {second_party}; margin {row['margin']:.2g}, error"
             f" {row['error']:.2g}, both within rounding."
         )
     if steps["differing_states"]:

@@ -461,7 +461,7 @@ class StepLoader:
         padding, from which positions may be counted.
         """
         special = self.plan.roles.special
-        usual = [each for each in range(len(special) + 1) if each not in special]
+        usual = [token for token in range(len(special) + 1) if token not in special]
         return np.where(np.isin(row, [*special]), usual[0], row).astype(row.dtype)
 
     def _check_loaded(
@@ -571,11 +571,11 @@ class StepLoader:
         data = self._data() if callable(self._data) else self._data
         yield from data
 
-    def _length_in(self, plan: StatePlan, given: Mapping[str, Any], expected: int) -> int:
+    def _length_in(self, plan: StatePlan, arrays: Mapping[str, Any], expected: int) -> int:
         """Return the number of positions in the data of a step."""
         roles = plan.roles
         for name in (*roles.inputs_of(TOKENS), *roles.inputs_of(CHUNK)):
-            shape = getattr(given.get(name), "shape", None)
+            shape = getattr(arrays.get(name), "shape", None)
             if shape is not None and roles.axis < len(shape):
                 return int(shape[roles.axis])
         return expected

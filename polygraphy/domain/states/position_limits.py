@@ -83,12 +83,12 @@ class Positions:
             if node.op in _KEEP:
                 pending.append((node.inputs[0], offset))
             elif node.op in _JOIN:
-                constants = [self.number(each) for each in node.inputs]
-                known = sum(each for each in constants if each is not None)
-                shift = {"Add": known, "Sub": -known}.get(node.op, 0)
+                constants = [self.number(operand) for operand in node.inputs]
+                total = sum(constant for constant in constants if constant is not None)
+                shift = {"Add": total, "Sub": -total}.get(node.op, 0)
                 pending += [
-                    (each, offset + shift)
-                    for each, number in zip(node.inputs, constants)
+                    (operand, offset + shift)
+                    for operand, number in zip(node.inputs, constants)
                     if number is None
                 ]
         return None
@@ -105,8 +105,8 @@ class Positions:
     def _maker(self, graph: Graph, name: str) -> Node | None:
         """Return the node that computes a tensor, in its graph or an outer one; None if there is
         none."""
-        own = self._makers[id(graph)].get(name)
-        return self._makers[id(self.graph)].get(name) if own is None else own
+        maker = self._makers[id(graph)].get(name)
+        return self._makers[id(self.graph)].get(name) if maker is None else maker
 
     def _table_length(self, graph: Graph, node: Node) -> int:
         """Return the number of positions in the table that a node reads; 0 if it reads none."""
@@ -129,9 +129,11 @@ class Positions:
             while moved is not None and moved.op in _KEEP:
                 moved = self._maker(graph, moved.inputs[0])
             if moved is not None and moved.op in ("Sub", "Add"):
-                known = [each for each in map(self.number, moved.inputs) if each is not None]
-                if len(known) == 1 and abs(known[0]) > 1:
-                    return abs(known[0])
+                constants = [
+                    number for number in map(self.number, moved.inputs) if number is not None
+                ]
+                if len(constants) == 1 and abs(constants[0]) > 1:
+                    return abs(constants[0])
         return 0
 
 

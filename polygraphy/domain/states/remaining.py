@@ -18,8 +18,8 @@ def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
     if len(tensor.shape) != len(read.shape):
         return False
     return all(
-        not (isinstance(one, int) and isinstance(other, int)) or one == other or at == axis
-        for at, (one, other) in enumerate(zip(tensor.shape, read.shape))
+        not (isinstance(dim, int) and isinstance(read_dim, int)) or dim == read_dim or at == axis
+        for at, (dim, read_dim) in enumerate(zip(tensor.shape, read.shape))
     )
 
 
@@ -64,13 +64,13 @@ def remaining_pairs(
         list(zip(made_names, read_names))
         for made_names, read_names in groups.values()
         if len(made_names) == len(read_names)
-        and all(name in behind.get(each, ()) for each, name in zip(made_names, read_names))
+        and all(name in behind.get(output, ()) for output, name in zip(made_names, read_names))
     ]
     # If every input and output is matched, the first ones are the data and its result, not a state.
     if sum(map(len, matched)) == min(len(inputs), len(outputs)):
-        matched = [each for each in matched if each[0] != (outputs[0].name, inputs[0].name)]
-    found = [pair for each in matched for pair in each]
-    return found if len(found) < min(len(inputs), len(outputs)) else []
+        matched = [pairs for pairs in matched if pairs[0] != (outputs[0].name, inputs[0].name)]
+    state_pairs = [pair for pairs in matched for pair in pairs]
+    return state_pairs if len(state_pairs) < min(len(inputs), len(outputs)) else []
 
 
 def _is_fixed(tensor: Tensor) -> bool:

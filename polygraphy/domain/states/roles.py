@@ -345,8 +345,8 @@ def _limits(
             if table and table[0] not in seen_names and table[1] > 1:
                 seen_names.add(table[0])
                 what = f"table {table[0]!r} of positions"
-                known = tables.pop(what, None)
-                yield Limit(what, table[1] if known is None else known.length)
+                table_limit = tables.pop(what, None)
+                yield Limit(what, table[1] if table_limit is None else table_limit.length)
     yield from tables.values()
     for node in uses.nodes:
         window = node.attribute("local_window_size", -1)

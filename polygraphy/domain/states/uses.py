@@ -32,7 +32,9 @@ class Uses:
         for inner in graph.walk():
             weights = inner.all_weights
             self.weights.update({weight.name: weight.shape for weight in weights})
-            self.numbers.update({each.name: each for each in weights if each.shape in ((), (1,))})
+            self.numbers.update(
+                {weight.name: weight for weight in weights if weight.shape in ((), (1,))}
+            )
             for node in inner.nodes:
                 self.nodes.append(node)
                 for at, name in enumerate(node.inputs):
@@ -52,13 +54,13 @@ class Uses:
 
     def comparison_constants(self, name: str) -> set[int]:
         """Return the constants that a tensor of whole numbers is compared with."""
-        found: set[int] = set()
+        constants: set[int] = set()
         for node, at, _ in self.final_uses(name):
-            other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
-            is_whole = other is not None and (other.dtype or "").startswith("int")
-            if other is not None and is_whole and other.values is not None:
-                found.update(int(value) for value in other.values.reshape(-1))
-        return found
+            constant = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
+            is_whole = constant is not None and (constant.dtype or "").startswith("int")
+            if constant is not None and is_whole and constant.values is not None:
+                constants.update(int(value) for value in constant.values.reshape(-1))
+        return constants
 
     def table(self, name: str) -> tuple[str, int] | None:
         """Return the weight whose rows a tensor selects, and the number of rows; None if there is
@@ -93,7 +95,7 @@ class Uses:
         """Return whether a tensor only masks the input of a Softmax."""
         names = [name]
         for _ in range(_DEPTH):
-            readers = [pair for each in names for pair in self.readers.get(each, ())]
+            readers = [pair for tensor in names for pair in self.readers.get(tensor, ())]
             if not readers or any(node.op not in _MASKS for node, _ in readers):
                 return False
             if all(node.op == "Softmax" for node, _ in readers):

@@ -208,19 +208,26 @@ def mark_known_failures(
         for name in row.names:
             cell_indexes.setdefault(name, set()).add(at)
     new_rows, notes = list(rows), []
-    for one in knowns:
-        intended_names = matching_cells(cell_indexes.keys(), one.cell)
-        if one.is_expired(today):
-            notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
+    for known_failure in knowns:
+        intended_names = matching_cells(cell_indexes.keys(), known_failure.cell)
+        if known_failure.is_expired(today):
+            notes.append(
+                f"Known failure {known_failure.cell!r} ({known_failure.reason}) expired on"
+                f" {known_failure.until}."
+            )
             continue
         if not intended_names:
-            notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
+            notes.append(
+                f"Known failure {known_failure.cell!r} ({known_failure.reason}) matches no cell."
+            )
         for at in sorted(set().union(*(cell_indexes[name] for name in intended_names))):
             row = new_rows[at]
             if row.failed:
-                new_rows[at] = evolve(row, known=one.reason)
+                new_rows[at] = evolve(row, known=known_failure.reason)
             elif row.state == PASSED:
-                notes.append(f"{row.name} passes, but is listed as a known failure ({one.reason}).")
+                notes.append(
+                    f"{row.name} passes, but is listed as a known failure ({known_failure.reason})."
+                )
                 new_rows[at] = evolve(row, changes=[*row.changes, KNOWN_PASSES])
     return new_rows, notes
 

@@ -49,8 +49,10 @@ class MetadataTuple:
 
     def __setstate__(self, state: Any) -> None:
         """Restore pickled metadata; NVIDIA's Polygraphy uses another name for the data type."""
-        known = state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
-        for name, value in known.items():
+        attributes = (
+            state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
+        )
+        for name, value in attributes.items():
             setattr(self, name, value)
 
     def __eq__(self, other: object) -> bool:

@@ -331,15 +331,20 @@ def _label_repetition(layout: Layout, shape: Shape, number: Callable[[Layout], i
         raise UnresolvedError
     added = len(shape) - len(before)
     lengths = []
-    for length, own in zip(shape[added:], before):
-        if length == 0 or not isinstance(own, int) or own < 1 or length % own:
+    for length, part_length in zip(shape[added:], before):
+        if (
+            length == 0
+            or not isinstance(part_length, int)
+            or part_length < 1
+            or length % part_length
+        ):
             raise UnresolvedError
-        lengths.append(own)
+        lengths.append(part_length)
     labels = _labels(layout.operands[0], tuple(lengths), number)
     labels = labels.reshape((1,) * added + labels.shape)
     repeats = [
-        1 if own == 1 else length // own_length
-        for length, own_length, own in zip(shape, [1] * added + lengths, labels.shape)
+        1 if label_length == 1 else length // own_length
+        for length, own_length, label_length in zip(shape, [1] * added + lengths, labels.shape)
     ]
     return np.tile(labels, repeats)
 
@@ -355,14 +360,14 @@ def _label_combination(layout: Layout, shape: Shape, number: Callable[[Layout], 
             leaves.append(leaf)
         return leaves.index(leaf)
 
-    each = [_labels(operand, shape, number_locally) for operand in layout.operands]
-    wide = np.broadcast_arrays(*each)
+    operand_labels = [_labels(operand, shape, number_locally) for operand in layout.operands]
+    wide = np.broadcast_arrays(*operand_labels)
     labels = np.zeros(wide[0].shape, np.uint8)
     combined = np.stack([array.reshape(-1) for array in wide], axis=1)
     for members in np.unique(combined, axis=0):
-        own = [leaves[int(member)] for member in members]
-        names = [leaf.name or leaf.origin for leaf in own]
-        part = evolve(own[0], origin="+".join(names), fills=(), step=0.0, is_pure=False)
+        combined_leaves = [leaves[int(member)] for member in members]
+        names = [leaf.name or leaf.origin for leaf in combined_leaves]
+        part = evolve(combined_leaves[0], origin="+".join(names), fills=(), step=0.0, is_pure=False)
         mask = (combined == members).all(axis=1).reshape(labels.shape)
         labels[mask] = number(evolve(part, is_bounded=layout.is_bounded))
     return labels

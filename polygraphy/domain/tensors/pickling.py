@@ -85,4 +85,4 @@ class Storable:
     @classmethod
     def _class_in_files(cls: type[S]) -> type[S]:
         """Return the class that files name; it is the same for derived classes."""
-        return next(each for each in cls.__mro__ if Storable in each.__bases__)
+        return next(base for base in cls.__mro__ if Storable in base.__bases__)

@@ -65,9 +65,9 @@ class FormedGroup:
             # Replaces NaN of 0 / 0 by 0. If values are NaN, the peaks show that.
             np.fmax(relative, 0.0, out=relative)
             self._peaks, self._totals, self._relative_peaks, self._relative_totals = (
-                each.tolist()
+                row.tolist()
                 for matrix in (absolute, relative)
-                for each in (np.maximum.reduce(matrix, axis=1), np.add.reduce(matrix, axis=1))
+                for row in (np.maximum.reduce(matrix, axis=1), np.add.reduce(matrix, axis=1))
             )
         self._absolute, self._scale, self._relative = absolute, scale, relative
 
