@@ -141,7 +141,8 @@ def _fault_listener() -> AbstractContextManager[None]:
 
 def _command_of(docstring: str) -> str:
     """Return the command line that a program was generated from, at the end of its docstring."""
-    return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
+    lines = docstring.partition("\n\n")[2].replace("\\\n", "\n").splitlines()
+    return " ".join(filter(None, map(str.strip, lines)))
 
 
 def _run_and_report(

@@ -224,7 +224,6 @@ def _regenerate_program(program: str) -> str | None:
     one.
     """
     import ast
-    import shlex
     from contextlib import redirect_stderr
     from pathlib import Path
 
@@ -233,10 +232,11 @@ def _regenerate_program(program: str) -> str | None:
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import format_source
     from polygraphy.codegen.source import quote_command
+    from polygraphy.domain.tensors.naming import read_command
 
     try:
         lines = (ast.get_docstring(ast.parse(program)) or "").splitlines()
-        words = shlex.split(lines[-1] if lines else "")
+        words = read_command(lines[-1] if lines else "")
         name, regenerated_program = split_command(words[1:])
         if words[0] != "polygraphy" or name not in COMMANDS:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,6 +24,10 @@ given this one: it formats nothing here.
 
 class HelpRequested(Exception):
     """Raised if the user asks for help."""
+
+
+_NUMBERS = re.compile(r"-(?:\.?\d|inf\b)")
+"""The start of a value like ``-1,1``, which argparse would read as an option."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,6 +77,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     refused = [flag for word in known_names if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
+    _refuse_files_with_dash(known_names)
     namespace, unknown = parser.parse_known_args(_move_arguments_first(known_names, all_options))
     if unknown:
         raise CommandLineError(
@@ -94,6 +100,15 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     return values
 
 
+def _refuse_files_with_dash(words: Sequence[str]) -> None:
+    """Raise a CommandLineError if the name of a model starts with a dash, like an option."""
+    from polygraphy.domain.catalog.formats import format_named
+
+    for word in words:
+        if word.startswith("-") and "=" not in word and format_named(word):
+            raise CommandLineError(f"{word} starts like an option. For the file, use ./{word}.")
+
+
 def _build_parser(
     name: str, declared: Mapping[type[Options], Sequence[Option]]
 ) -> tuple[argparse.ArgumentParser, Mapping[str, str]]:
@@ -101,6 +116,7 @@ def _build_parser(
     parser = _Parser(
         add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
     )
+    parser._negative_number_matcher = _NUMBERS
     parser.add_argument("-h", "--help", action=_Help, nargs=0)
     for group, options in declared.items():
         for option in options:
@@ -128,7 +144,7 @@ def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> S
     kind: Kind | None = None
     used_names: list[str] = []
     for word in words:
-        if word.startswith("-") and word != "-":
+        if word.startswith("-") and word != "-" and not _NUMBERS.match(word):
             flag, equals, _ = word.partition("=")
             kind, used_names = kinds.get(flag), []
             room = 0 if equals or kind is None else _word_limit(kind)

@@ -557,8 +557,9 @@ class DiagnosisReports(Protocol):
     def show_attempt(self, attempt: Attempt) -> None:
         """Report a finished step."""
 
-    def show_result(self, result: DiagnosisResult) -> None:
-        """Report the result after all steps."""
+    def show_result(self, result: DiagnosisResult) -> bool:
+        """Report the result after all steps; return whether the reason of an inconclusive result is
+        already on the console."""
 
     def show_saved_part(self, folder: str, name: str) -> None:
         """Report that a part of the model that shows the fault was saved."""

@@ -215,7 +215,7 @@ def test_the_first_nan_is_named(polygraphy: Run) -> None:
     document = diagnosed(polygraphy, "model.onnx --onnxrt", 1)
     [culprit] = document["culprits"]
     assert (culprit["nodes"], culprit["cause"], culprit["tensor"]) == (["log"], "nan", "after")
-    assert any("16 negative" in sentence for sentence in culprit["evidence"])
+    assert any("16 of 16 elements are negative" in sentence for sentence in culprit["evidence"])
 
 
 def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run) -> None:
@@ -343,3 +343,30 @@ def test_right_outputs_come_from_files_of_other_libraries(
         ]
         assert [done.code for done in ran] == [0, 1]
         assert "polygraphy diagnose" not in ran[1].out  # Of outputs alone it could not say which.
+
+
+def test_backends_have_defaults(polygraphy: Run) -> None:
+    models.save(healthy(), Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx")
+    assert done.code == 0 and "Comparing --onnxrt and --onnx" in done.out
+    done = polygraphy("polygraphy diagnose model.onnx --reference model.onnx")
+    assert done.code == 0 and "Comparing" not in done.out
+
+
+def test_equal_infinities_of_backends_are_no_fault_but_are_named(polygraphy: Run) -> None:
+    text = "g (float[4] x) => (float[4] y) <float[1] big = {3e38}> { y = Mul(x, big) }"
+    models.save(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'),
+        Path("model.onnx"),
+    )
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx --val-range 2,3")
+    assert done.code == 0 and "has the same infinite elements in every backend" in done.out
+
+
+def test_an_inconclusive_diagnosis_starts_with_its_reason(polygraphy: Run) -> None:
+    models.save(healthy(), Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt")
+    lines = done.out.splitlines()
+    assert done.code == 4 and "[!]" not in done.out + done.err
+    assert lines[0].startswith("There is nothing to compare with")
+    assert lines[-1].startswith("INCONCLUSIVE")

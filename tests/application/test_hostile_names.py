@@ -25,15 +25,18 @@ from polygraphy.cli.commands.listing import load_command
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.steps import StepOptions
+from polygraphy.codegen.source import docstring, quote_command
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.quantization.lines import exclusion
+from polygraphy.domain.report.commands import diagnosis_command
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.sweep.plan import plan_of
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import escape_command
+from polygraphy.domain.tensors.naming import escape_command, read_command
 from polygraphy.ports.running import Commands
+from polygraphy.program import _command_of
 from tests.support.shell import HOSTILE, words_in_shell
 
 
@@ -137,3 +140,11 @@ def test_a_shell_reads_the_options_of_steps(name: str, tmp_path: Path) -> None:
     assert os.path.normpath(str(values[ModelOptions].model_file)) == name
     assert (steps.steps, steps.state, steps.first_model) == (3, (f"{name}:past",), f"./{name}")
     assert steps.tokens == name
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_run_names_its_model_in_the_next_command(name: str) -> None:
+    words = ["polygraphy", "run", f"./{name}", "--onnxrt", "--onnx"]
+    command = _command_of(literal_eval(docstring("Run a model.", quote_command(words))))
+    assert read_command(command) == words
+    assert shlex.split(diagnosis_command(command)) == ["polygraphy", "diagnose", *words[2:]]

@@ -101,7 +101,7 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Integer(minimum=1), ["0"], "less than 1"),
         (Integer(), ["1.5"], "not a whole number"),
         (Choice("a", "b"), ["c"], "not one of a, b"),
-        (PerName(Number()), ["1", "2"], "the default has two values"),
+        (PerName(Number()), ["1", "2"], "two values for all names, the second is '2'"),
         (PerName(Number()), ["y:1", "y:2"], "'y' has two values"),
         (Range(), ["[1,0]"], "not in ascending order"),
         (Range(), ["[1]"], "not a range"),

@@ -138,6 +138,7 @@ def test_groups_survive_the_way_to_a_command_line_and_back(
         (["--onnxrt", "a.onnx", "b.onnx"], "b.onnx. To compare two models"),
         (["--onnxrt", "a.onnx", "b"], "unrecognized arguments: b"),
         (["--rtol"], "expected at least one argument"),
+        (["-m.onnx", "--onnxrt"], "-m.onnx starts like an option. For the file, use ./-m.onnx."),
         (["--rtol", "x"], "argument --rtol/--rel-tol: 'x' is not a number."),
         (["--model-type", "tflite"], "argument --model-type: 'tflite' is not one of frozen"),
         (["--seed", "1.5"], "argument --seed: '1.5' is not a whole number."),
@@ -290,3 +291,12 @@ def test_words_with_a_dash_are_kept_each_time_that_an_option_may_repeat() -> Non
     values = parse(RunCommand(), [*words, *again])
     properties = values[OpenvinoOptions].openvino_properties
     assert properties == {"A": "1", "B": "2", "-C": "3", "-D": "4"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--rtol", "1e-3"], ["--val-range", "-1,1"], ["--val-range", "x:-1,1"], ["--inputs", "x:1x4"]],
+)
+def test_a_model_after_values_is_no_value(words: list[str]) -> None:
+    values = parse(RunCommand(), ["--onnxrt", *words, "model.onnx"])
+    assert values[ModelOptions].model_file == "model.onnx"

@@ -44,11 +44,17 @@ class LogDiagnosisReports:
         self._steps.append(step)
         _draw(step)
 
-    def show_result(self, result: DiagnosisResult) -> None:
-        """Show the culprits."""
+    def show_result(self, result: DiagnosisResult) -> bool:
+        """Show the culprits; return whether the console shows why a result is inconclusive, which
+        it does in front of the steps."""
         _draw("")
+        least = max(G_LOGGER.severity, G_LOGGER.console_severity)
+        shows_reason = shows_answers() and least <= G_LOGGER.WARNING
+        shows_reason = shows_reason and result.verdict == INCONCLUSIVE
+        if shows_reason:
+            say(result.reason, G_LOGGER.WARNING, indent=0)
         if not result.culprits and result.verdict != INCONCLUSIVE:
-            # An inconclusive result is shown as an error elsewhere.
+            # An inconclusive result is shown above, or as an error elsewhere.
             no_fault = NO_FAULT if result.verdict == AGREE else ""
             text = f"{no_fault} {result.reason}".strip()
             if text:
@@ -61,8 +67,9 @@ class LogDiagnosisReports:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
         steps = [line for step in self._steps for line in wrap_text(f"  {step}", 31)]
         self._steps = []
-        has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
+        has_answer = bool(result.culprits) or shows_reason or result.verdict != INCONCLUSIVE
         show([*([""] if has_answer else []), *steps, ""])
+        return shows_reason
 
     def show_saved_part(self, folder: str, name: str) -> None:
         """Show where the culprit is saved."""

@@ -189,7 +189,7 @@ def _with_gaps(lines: Sequence[Line], shown_indices: Sequence[int], total: int) 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
     """Return lines that name the outputs of only one side, as many as fit."""
-    text = f"x {len(names)} more in only one run: "
+    text = f"x {count_text(len(names), 'output')} only in one run: "
     for at, name in enumerate(names):
         after = f"{name}, " if at + 1 < len(names) else name
         if len(text) + len(after) + len("...") > (width or _WIDE):

@@ -236,7 +236,7 @@ class OnnxrtParty:
             options.optimized_model_filepath = saved
         providers = self._full_providers()
         without = [*self._disabled, *without]
-        translated = translate_errors("load", "the model", uses_device=lambda: self.uses_device)
+        translated = translate_errors("load", uses_device=lambda: self.uses_device)
         with loadable_form(model, _HELD) as source, translated:
             if isinstance(source, bytes) and len(source) < _SMALL:
                 options.add_session_config_entry(_SPINNING, "0")

@@ -57,7 +57,7 @@ def place_nodes(
     try:
         for position, node in enumerate(nodes):
             node.name = f"{_PREFIX}{position}"  # Names can be missing or duplicated.
-        with loadable_form(model) as source, translate_errors("load", "the model"):
+        with loadable_form(model) as source, translate_errors("load"):
             session, log = _capture_log(lambda: load_session(source, options, matched))
     finally:
         for node, name in zip(nodes, names):

@@ -87,7 +87,7 @@ class SessionProfiler:
             )
         options = session.get_session_options()
         change(options)
-        with translate_errors("load", "the model"):
+        with translate_errors("load"):
             inference_session: InferenceSession = onnxrt.InferenceSession(
                 model,
                 options,

@@ -44,7 +44,15 @@ _SOURCE = re.compile(
     r" (?:\[with [^]]*\] )?"
 )
 """The location in ONNX Runtime's source code at the start of an error."""
-_LOADING = re.compile(r"^(?:Load model from .*? failed:|Failed to load model with error: )(?=/)")
+_LOADING = re.compile(r"^(?:Load model from .*? failed:|Failed to load model with error: )\s*")
+_INVALID = (
+    re.compile(
+        r"^This is an invalid model\. (?:In Node, \((?P<name>.*?), (?P<op>[^,]*), .*?\) : .*?, )?"
+        r"Error:? (?=\S)"
+    ),
+    re.compile(r"^Node ?\((?P<name>.*?)\) Op \((?P<op>[^)]*)\) (?:\[\w+InferenceError\] )?"),
+)
+"""The start of an error about an invalid model, with the node."""
 _CONDITION = re.compile(r"^.+? was false\. (?=\S)")
 """The condition that failed, if an explanation follows."""
 _NO_MEMORY = re.compile(
@@ -164,15 +172,16 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
     """Return the exception of this package for an error from ONNX Runtime."""
     kind = type(error).__name__
     if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
+        where = f"{model}: " if model else ""
         return ModelError(
-            f"ONNX model is invalid: {model or 'the model'}: {text.rstrip('.')}.",
+            f"ONNX model is invalid: {where}{message_without_source(text).rstrip('.')}.",
             path=model or None,
             hint="`polygraphy check lint` lists the problems of the model.",
         )
     if kind == "InvalidProtobuf" or "Protobuf parsing failed" in text:
         return ModelError(
             f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or not an ONNX"
-            f" model. ({text})",
+            f" model. ({message_without_source(text)})",
             path=model or None,
             hint="Try `polygraphy inspect model`, or export or download the model again.",
         )
@@ -200,7 +209,18 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
 
 def message_without_source(message: str) -> str:
     """Return the message of an error without its source location in ONNX Runtime."""
-    return _CONDITION.sub("", _SOURCE.sub("", _LOADING.sub("", message)))
+    message = _LOADING.sub("", message)
+    for start in _INVALID:
+        message = start.sub(_node_label, message)
+    return _CONDITION.sub("", _SOURCE.sub("", message))
+
+
+def _node_label(match: re.Match[str]) -> str:
+    """Return the node of an error in front of a message; empty if the message has no node."""
+    name, op = (match["name"] or "").strip('"'), match["op"]
+    if not op:
+        return ""
+    return f"node {name!r} ({op}): " if name else f"a node without a name ({op}): "
 
 
 def _hint(text: str) -> str:

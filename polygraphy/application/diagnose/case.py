@@ -52,6 +52,7 @@ from polygraphy.domain.tensors.facts import (
     layout_of,
 )
 from polygraphy.domain.tensors.precision import is_float, precision_of
+from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.diagnosing import (
     Compute,
     DiagnosisReports,
@@ -468,7 +469,7 @@ def conclude(result: DiagnosisResult) -> bool:
     Raises:
         InconclusiveError: the cause of a difference could not be found.
     """
-    resolve(DiagnosisReports).show_result(result)
+    is_reason_shown = resolve(DiagnosisReports).show_result(result)
     findings = resolve(Findings)
     findings.report_finding("attempts", {"attempts": result.attempts})
     if result.curves:
@@ -477,5 +478,8 @@ def conclude(result: DiagnosisResult) -> bool:
         findings.report_finding("reason", {"facts": [fact.data() for fact in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
-        raise InconclusiveError(result.reason)
+        error = InconclusiveError(result.reason)
+        if is_reason_shown:
+            mark_as_logged(error)
+        raise error
     return bool(result)

@@ -18,7 +18,7 @@ from polygraphy.cli.commands.diagnose_options import (
     ProgramOptions,
     QuantizedOptions,
     baseline_of,
-    default_party,
+    default_parties,
     groups_of,
     parties_of,
     program_of,
@@ -85,13 +85,7 @@ class DiagnoseCommand(Command):
             self._warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
-        parties = parties_of(values, default_party() if exported else "")
-        if not parties:
-            flags = ", ".join(party.flag for party in PARTIES.values())
-            raise CommandLineError(
-                f"missing backend: add one of {flags}; or check half precision with"
-                " --fp-to-fp16 or --to-bf16."
-            )
+        parties = parties_of(values, default_parties(values))
         self._warn_of_unused(values)
         data = data_of(values[DataOptions], values[CheckedModelOptions].input_shapes)
         data = with_steps(values, data, RunnerModel.path)

@@ -20,6 +20,7 @@ from polygraphy.cli.declare.option import (
 )
 from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
+from polygraphy.logger import G_LOGGER
 from polygraphy.mod import has_mod
 
 PARTIES = {
@@ -52,10 +53,15 @@ def program_of(values: Values) -> Call | None:
     return make(options.program, options.device)
 
 
-def default_party() -> str:
-    """Return the name of the first installed backend that can run part of a model."""
-    able = (name for name, party in PARTIES.items() if party.runs_parts)
-    return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
+def default_parties(values: Values) -> Sequence[str]:
+    """Return the names of the installed backends that run the model if none is selected: one, and
+    another to compare it with if the command names nothing to compare the outputs with."""
+    able = [
+        name
+        for name, party in PARTIES.items()
+        if party.runs_parts and all(map(has_mod, party.modules[:1]))
+    ]
+    return able[: 1 if _has_reference(values) else 2]
 
 
 def groups_of(backend: BuiltInBackend) -> Groups:
@@ -63,13 +69,16 @@ def groups_of(backend: BuiltInBackend) -> Groups:
     return (backend.party_groups or backend.groups)()
 
 
-def parties_of(values: Values, default: str = "") -> list[Call]:
-    """Return the calls that create the backends of a diagnosis; a default backend if none is
+def parties_of(values: Values, default: Sequence[str] = ()) -> list[Call]:
+    """Return the calls that create the backends of a diagnosis; default backends if none is
     selected.
     """
     chosen = select_runners(values, PartyOptions)
-    if not chosen and default:
-        chosen = [ChosenRunner(default, "", "", values)]
+    if not chosen:
+        chosen = [ChosenRunner(name, "", "", values) for name in default]
+        if len(default) > 1:
+            flags = " and ".join(PARTIES[name].flag for name in default)
+            G_LOGGER.info(f"Comparing {flags}, because no backend is set.")
     calls = []
     for chosen_runner in chosen:
         make = PARTIES[chosen_runner.backend].party
@@ -82,14 +91,20 @@ def baseline_of(values: Values) -> Call | None:
     """Return the call that creates a backend to compare the only backend with, if the command names
     nothing else; None if there is none.
     """
-    compared = values[ComparedOptions]
-    has_program = bool(PROGRAMS) and values[ProgramOptions].program is not None
-    if compared.reference or compared.golden or has_program or values[HandoverOptions].environments:
+    if _has_reference(values):
         return None
     chosen = select_runners(values, PartyOptions)
     if len(chosen) != 1:
         return None
     return PARTIES[chosen[0].backend].baseline(chosen[0].values)
+
+
+def _has_reference(values: Values) -> bool:
+    """Return whether the command names something to compare the outputs of a backend with."""
+    compared = values[ComparedOptions]
+    has_program = bool(PROGRAMS) and values[ProgramOptions].program is not None
+    has_versions = bool(values[HandoverOptions].environments)
+    return bool(compared.reference or compared.golden or has_program or has_versions)
 
 
 def values_by_party(command: Command, values: Values) -> dict[str, Values]:
@@ -99,7 +114,9 @@ def values_by_party(command: Command, values: Values) -> dict[str, Values]:
 
 @option_group
 class PartyOptions(Options):
-    """Backends: the backends that run the model; a flag can be repeated."""
+    """Backends: the backends that run the model; a flag can be repeated. By default, --onnxrt if
+    ONNX Runtime is installed, else --onnx. If there is no reference, both are compared.
+    """
 
     parties: tuple[str, ...] = option(
         *(party.flag for party in PARTIES.values()),
@@ -212,8 +229,7 @@ class ProgramOptions(Options):
         excludes=("--reference", "--golden"),
         reads="Model",
         help="Reference: the program that the model was exported from, as an exported program"
-        " (.pt2) or a function in a script (script.py:load_model), which is executed. By default,"
-        " --onnxrt runs the model if ONNX Runtime is installed, else --onnx.",
+        " (.pt2) or a function in a script (script.py:load_model), which is executed.",
     )
     device: str | None = option(
         f"{_PROGRAM}-device",

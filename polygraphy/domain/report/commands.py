@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
+from polygraphy.domain.tensors.naming import escape_command, read_command
+
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--openvino", "--torch", "--input-shapes", "--inputs", "--providers",
     "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
@@ -93,7 +95,7 @@ def _command_line(command: str, *parts: Mapping[str, str] | Sequence[str]) -> st
 def words_of(command: str) -> list[str]:
     """Return the words of a command line as a shell reads them."""
     try:
-        return shlex.split(command)
+        return read_command(command)
     except ValueError:  # Quotes are not balanced, so a shell could not read it either.
         return command.split()
 
@@ -140,7 +142,7 @@ def crash_advice(command: str, model: str) -> str:
         check = [_REDUCED if word == model else word for word in words]
         words = [*["polygraphy", "debug", "reduce"], model, "-o", "reduced.onnx", "--check", *check]
     # Parsing it, as `command_line` does, would take longer than the start of many commands.
-    return f"To find the node: {shlex.join(words)}"
+    return f"To find the node: {escape_command(shlex.join(words))}"
 
 
 _CRASHING = ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 0, 0, 1), (1, 1, 0, 0, 1), (0, 1, 0, 0, 1))

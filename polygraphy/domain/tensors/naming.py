@@ -131,6 +131,43 @@ def split_words(text: str) -> list[str]:
     return list(words)
 
 
+def read_command(command: str) -> list[str]:
+    """Return the words of a command line as a shell reads them, including words like ``$'\\n'``.
+
+    Raises:
+        ValueError: a quotation mark is missing.
+    """
+    import re
+    import shlex
+
+    if "$'" not in command:
+        return shlex.split(command)
+
+    def word(match: re.Match[str]) -> str:
+        """Return a word in quotes that `shlex` reads."""
+        return match[0] if match[1] is None else shlex.quote(_read_escapes(match[1]))
+
+    words = r"""\$'((?:\\.|[^\\'])*)'|(?:'[^']*'|"[^"]*"|[^\s'"])+"""
+    return shlex.split(re.sub(words, word, command))
+
+
+def _read_escapes(text: str) -> str:
+    """Return a text whose escapes are replaced by their characters; ``\\xff`` is a byte of a file
+    name that is not valid UTF-8."""
+    import re
+
+    letters = {"n": "\n", "t": "\t", "r": "\r"}
+
+    def character(match: re.Match[str]) -> str:
+        """Return the character of an escape."""
+        code = match[1]
+        if code[0] in "xU" and len(code) > 1:
+            return chr(int(code[1:], 16) + (0xDC00 if code[0] == "x" else 0))
+        return letters.get(code, code)
+
+    return re.sub(r"\\(x[0-9a-f]{2}|U[0-9a-f]{8}|.)", character, text)
+
+
 def escape_command(command: str) -> str:
     """Return a command line from ``shlex.join`` as one printable line that a shell reads as the
     same words."""

@@ -81,7 +81,17 @@ def test_data_that_do_not_fit_the_inputs_are_the_callers_mistake() -> None:
         ("/s/x.cc:3 ns::Status ns::G<T>::C(K*) const [with T = float] Odd", "Odd"),
         ("Load model from /a b/m.onnx failed:/s/m.cc:9 ns::M::M(P&&, const ns::O&) Too new", "Too new"),
         ("Failed to load model with error: /s/m.cc:9 ns::M::M(P&&) Too new", "Too new"),
-        ("Load model from m.onnx failed:Invalid", "Load model from m.onnx failed:Invalid"),
+        ("Load model from m.onnx failed:Invalid", "Invalid"),
+        ("Load model from m.onnx failed:This is an invalid model. Error: a cycle.", "a cycle."),
+        (
+            'This is an invalid model. In Node, ("n", Foo, "", -1) : ("x": tensor(float),) -> '
+            '("y": tensor(float),) , Error No Op registered for Foo',
+            "node 'n' (Foo): No Op registered for Foo",
+        ),
+        (
+            "Node () Op (Add) [ShapeInferenceError] Incompatible dimensions",
+            "a node without a name (Add): Incompatible dimensions",
+        ),
         ("/s/x.cc:3 ns::F(int) n > 0 was false. ", "n > 0 was false. "),
     ],
 )  # fmt: skip

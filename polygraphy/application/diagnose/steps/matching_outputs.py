@@ -5,9 +5,14 @@ from __future__ import annotations
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
+from polygraphy.domain.diagnosis.closeness import (
+    constant_outputs,
+    describe_constant_outputs,
+    is_broken,
+)
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.words import reasons, titles
 
 
 def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -18,4 +23,7 @@ def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
         return Skip("outputs differ, or are not numbers")
     values = next(iter(runs.outputs.values()))
     constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))
-    return Found(DiagnosisResult(AGREE, reason=constant), case)
+    names = case.model.outputs
+    infinite = [name for name in names if any(is_broken(feed.get(name)) for feed in values)]
+    reason = join_statements(reasons.infinite_outputs(infinite), constant)
+    return Found(DiagnosisResult(AGREE, reason=reason), case)

@@ -28,13 +28,27 @@ class PerName(Kind):
         self.value = value
         self.metavar = f"[{what}:]{value.metavar}"
 
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word after the first one is neither named nor a value."""
+        if not taken or ":" in word:
+            return False
+        try:
+            self.value.parse([word])
+        except BadValue:
+            return True
+        return False
+
     def parse(self, words: Sequence[str]) -> Any:
         """Return a value, or a dictionary of values."""
         per_name: dict[str, Any] = {}
         for word in words:
             name, _, text = word.rpartition(":")
             if name in per_name:
-                raise BadValue(f"{repr(name) if name else 'the default'} has two values")
+                raise BadValue(
+                    f"{name!r} has two values"
+                    if name
+                    else f"there are two values for all names, the second is {text!r}"
+                )
             per_name[name] = self.value.parse([text])
         return per_name[""] if list(per_name) == [""] else per_name
 
@@ -212,6 +226,10 @@ class Shapes(Kind):
 
     nargs = "+"
     metavar = "INPUT:[DIM,...]"
+
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word after the first one has neither a name nor a shape."""
+        return bool(taken) and ":" not in word and "," not in word
 
     def parse(self, words: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
         """Return a dictionary from names to the shapes given for each, in order."""

@@ -78,10 +78,18 @@ def has_broken_elements(tensor: str) -> str:
     return f"{tensor!r} has NaN or infinite elements."
 
 
+def _count_of(count: int, elements: int) -> str:
+    """Return a number of elements with its verb: ``3 of 4 elements are``."""
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {count_text(elements, 'element')} {verb}"
+
+
 @fact
 def not_a_number(tensor: str, nan: int, infinite: int, elements: int) -> str:
     """Return the fact that a tensor has NaN or infinite elements, with their numbers."""
-    return f"{tensor!r} has {nan} NaN and {infinite} infinite values in {elements} elements."
+    counts = [(nan, "NaN"), (infinite, "infinite")]
+    shares = [f"{_count_of(count, elements)} {what}" for count, what in counts if count]
+    return f"In {tensor!r}, {' and '.join(shares)}."
 
 
 @fact
@@ -95,10 +103,10 @@ def input_range(
     tensor: str, least: float, largest: float, negative: int, zero: int, elements: int
 ) -> str:
     """Return the fact that an input lies in a range, with its negative and zero elements."""
-    return (
-        f"Its input {tensor!r} ranges from {least:.4g} to {largest:.4g}: {negative} negative and"
-        f" {zero} zero values in {elements} elements."
-    )
+    counts = [(negative, "negative"), (zero, "zero")]
+    shares = [f"{_count_of(count, elements)} {what}" for count, what in counts if count]
+    signs = f"; {' and '.join(shares)}" if shares else ""
+    return f"Its input {tensor!r} ranges from {least:.4g} to {largest:.4g}{signs}."
 
 
 @fact

@@ -254,6 +254,19 @@ def constant_outputs(names: Sequence[str]) -> str:
 
 
 @statement
+def infinite_outputs(names: Sequence[str]) -> str:
+    """Return the sentence that outputs are equally infinite in every backend."""
+    if not names:
+        return ""
+    have = "has" if len(names) == 1 else "have"
+    return (
+        f"{list_some(names)} {have} the same infinite elements in every backend. If they are"
+        " expected, `run` accepts them with --infinities-compare-equal; to find the node that"
+        " creates them, diagnose with one backend."
+    )
+
+
+@statement
 def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
     """Return the sentence that versions of a backend give different results."""
     return f"{party} {here} and {' and '.join(versions)} give different results."
@@ -558,7 +571,12 @@ def rounding_accumulates(
 def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
     """Return the sentence with the largest tensor as a share of the range of a data type."""
     which = "largest tensor within the range" if is_within else "largest tensor"
-    return f"The {which}, {tensor!r}, reaches {percent:.2g}% of the {dtype} range."
+    share = f"{percent:.2g}%" if percent >= _SMALLEST_SHARE else f"less than {_SMALLEST_SHARE}%"
+    return f"The {which}, {tensor!r}, reaches {share} of the {dtype} range."
+
+
+_SMALLEST_SHARE = 0.01
+"""Percentage below which a share of a range is not stated exactly."""
 
 
 @statement

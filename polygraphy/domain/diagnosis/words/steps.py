@@ -46,7 +46,9 @@ CANNOT_CHANGE_VERSION = constant(
     "cannot_change_version", "This backend cannot run in other environments."
 )
 NO_ENVIRONMENT = constant("no_environment", "No environment can be tried.")
-TOO_FEW_NUMBERS = constant("too_few_numbers", "The outputs have too few elements.")
+TOO_FEW_NUMBERS = constant(
+    "too_few_numbers", "Not searched: the outputs have too few elements to identify a weight."
+)
 EXPORTS_SKIPPED = constant("exports_skipped", "Other exports of this large model were not tried.")
 CUT_SHORT = constant("cut_short", "The search was cut short: fewer nodes may be enough.")
 NO_PART_FAILS = constant(
