@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -25,6 +24,7 @@ from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.choosing_models import WIDTH, choosing
 from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.optimized_models import optimized
 from tests.support.models import make, value
 from tests.support.parties import CountingParty
 
@@ -57,20 +57,6 @@ def attention(**changed: object) -> onnx.ModelProto:
     ]
     shape = [2, WIDTH, WIDTH]
     return make("attention", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
-
-
-def optimized(
-    model: onnx.ModelProto, folder: Path, level: str = "ORT_ENABLE_EXTENDED"
-) -> onnx.ModelProto:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.optimized_model_filepath = str(folder / "optimized.onnx")
-    options.log_severity_level = 4
-    onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    made: onnx.ModelProto = onnx.load(folder / "optimized.onnx")
-    return made
 
 
 def found(model: onnx.ModelProto, folder: Path, party: OnnxrtParty | None = None) -> Kept:
@@ -559,7 +545,7 @@ def small(kind: str, *, is_reference: bool) -> onnx.ModelProto:
     [
         ("extra", {"more"}),
         ("lost", {"unit"}),
-        ("exchanged", {"left_heads", "right_heads"}),
+        ("exchanged", {"left", "right"}),
     ],
 )
 def test_a_change_is_named_if_the_reference_has_other_nodes(kind: str, nodes: set[str]) -> None:

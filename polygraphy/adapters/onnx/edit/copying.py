@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     delete_where,
     drop_unused,
     is_constant,
+    is_in_order,
     rename_uses,
     required_tensors,
     sort,
@@ -155,6 +156,8 @@ def alter_node(
     attributes = [onnx.AttributeProto.FromString(value.SerializeToString()) for value in attribute]
     del node.attribute[:]
     node.attribute.extend([*attributes, *items])
+    if before != list(node.input) and not is_in_order(graph):
+        sort(graph)
     if before != list(node.input) or items or node.op_type != op or is_rewired:
         del graph.value_info[:]
         for tensor in graph.output:

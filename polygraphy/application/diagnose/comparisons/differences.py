@@ -32,6 +32,8 @@ from polygraphy.ports.editing import open_model
 
 _MOST = 64
 """With more differences, none is proven by restoring it: each costs a run."""
+_NEAR = 2
+"""How many nodes away from the known ones exchanged inputs are searched. Chosen, not measured."""
 _FEW_PLAIN = 4
 """Most weights and attributes that count as proof if the reference has different nodes. Chosen,
 not measured."""
@@ -41,6 +43,43 @@ def find_differences(
     case: Case, pair: ModelPair, feed: Feed, expected: Values, most: float
 ) -> Differences:
     """Return the differences that cause an error of the outputs, up to a relative size."""
+    differences = _find_changed_nodes(case, pair, feed, expected, most)
+    culprits = differences.culprits
+    if differences.is_open or _may_be_exchanged(culprits):
+        return _find_exchange(case, pair, feed, expected, culprits, _NEAR) or differences
+    return differences
+
+
+def _find_exchange(
+    case: Case,
+    pair: ModelPair,
+    feed: Feed,
+    expected: Values,
+    culprits: Sequence[Culprit],
+    hops: int,
+) -> Differences | None:
+    """Return the exchanged inputs of nodes near some culprits; None if no exchange explains the
+    outputs.
+    """
+    from polygraphy.application.diagnose.comparisons.exchanged_wires import find_exchanged_wires
+
+    names = {name for culprit in culprits for name in culprit.nodes}
+    return find_exchanged_wires(case, pair, feed, expected, names, hops) if names else None
+
+
+def _may_be_exchanged(culprits: Sequence[Culprit]) -> bool:
+    """Return whether two nodes of one operator differ in a weight, which can be that of the
+    other."""
+    return len(culprits) == 2 and {(culprit.op, culprit.cause) for culprit in culprits} == {
+        (culprits[0].op, "weight")
+    }
+
+
+def _find_changed_nodes(
+    case: Case, pair: ModelPair, feed: Feed, expected: Values, most: float
+) -> Differences:
+    """Return the nodes and weights that differ from the reference and cause an error of the
+    outputs, up to a relative size."""
     model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
     is_same_structure = len(differing) <= FEW_DIFFERENCES
     # The reference may be an optimized graph.
@@ -58,6 +97,9 @@ def find_differences(
     is_certain = not is_folded and not proven.is_mixed
     if not differing or (is_all and is_certain) or (is_one and is_plain):
         return proven
+    exchanged = _find_exchange(case, pair, feed, expected, culprits, 0) if culprits[1:] else None
+    if exchanged is not None:
+        return exchanged
     from polygraphy.application.diagnose.changes.model_changes import find_changes
 
     feeds = (feed, pair.feed_reference(feed))
@@ -66,23 +108,11 @@ def find_differences(
         case, pair.reference, pairing, pair.party, feeds, expected, known_culprits
     )
     by_values = parting.culprits
-    if proven.is_mixed:
-        return parting
-    if is_folded and (parting.is_open or not by_values):
+    if proven.is_mixed or (is_folded and (parting.is_open or not by_values)):
+        return parting if proven.is_mixed else proven
+    is_small = not is_folded and (is_same_structure or _is_small(culprits, is_plain))
+    if culprits and is_small and _says_more(proven, parting, is_plain):
         return proven
-    position = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
-    is_small = not is_folded and (is_same_structure or position <= (_FEW_PLAIN if is_plain else 1))
-    if culprits and is_small:
-        if is_plain and not all(culprit.remedy.proven for culprit in by_values):
-            # Differences of the graphs name the change; values only show between which tensors it
-            # is.
-            return proven
-        is_proven = all(culprit.remedy.proven for culprit in by_values)
-        # If only all differences together make outputs match, some may be harmless rewrites by a
-        # tool.
-        is_vague = parting.is_open and not is_proven and len(culprits) == 1
-        if is_vague or len(by_values) > len(culprits):
-            return proven
     if by_values:
         is_open = proven.is_open and any(c in culprits and len(c.nodes) > 1 for c in by_values)
         repaired = parting.repaired or proven.repaired
@@ -90,6 +120,29 @@ def find_differences(
     # Many differences are weak evidence: if most of the model is replaced by the reference, outputs
     # match wherever the fault is.
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
+
+
+def _is_small(culprits: Sequence[Culprit], is_plain: bool) -> bool:
+    """Return whether differences from a reference with other nodes are few enough to be a proof."""
+    if is_plain:
+        return len(culprits) <= _FEW_PLAIN
+    return sum(len(culprit.nodes) for culprit in culprits) <= 1
+
+
+def _says_more(proven: Differences, by_values: Differences, is_plain: bool) -> bool:
+    """Return whether differences of the structure say more than those of the values.
+
+    Args:
+        proven: the first.
+        by_values: the others.
+        is_plain: whether the first are weights and attributes only.
+    """
+    is_proven = all(culprit.remedy.proven for culprit in by_values.culprits)
+    if is_plain and not is_proven:
+        return True  # The graphs name the change; values only show between which tensors it is.
+    # If only all differences together make outputs match, some may be harmless rewrites by a tool.
+    is_vague = by_values.is_open and not is_proven and len(proven.culprits) == 1
+    return is_vague or len(by_values.culprits) > len(proven.culprits)
 
 
 def _are_rewired(culprits: Sequence[Culprit], side: Graph, most: int) -> bool:
@@ -227,7 +280,8 @@ def _optimize_alike(
         for reference in references:
             pairing = pair_graphs(graph, reference.graph)
             differing = suspects(pairing)
-            if len(differing) < most:
+            # Outputs differ, so a pairing without differences does not see where.
+            if 0 < len(differing) < most:
                 chosen = pair if reference is pair.reference else evolve(pair, reference=reference)
                 best, most = (chosen, executed, pairing, differing), len(differing)
     return best

@@ -245,6 +245,13 @@ def equal_pairs(count: int, places: int) -> str:
     return f"{count_text(count, 'pair')} of equal tensors; the models diverge in {where}."
 
 
+@statement
+def exchanged_inputs(count: int) -> str:
+    """Return the sentence that an exchange of inputs, which changes a number of nodes, makes all
+    outputs match."""
+    return f"An exchange in {count_text(count, 'node')} makes all outputs match."
+
+
 LEFT_OUT_NODES, VALUES_OF_REFERENCE = "removal", "attributes and weights of the reference"
 USUAL_MISTAKES, OTHER_INPUTS, OTHER_NUMBERS = "usual mistakes", "other inputs", "other numbers"
 """Kinds of changes that are tried in a node."""
