@@ -94,6 +94,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "write_failure": "polygraphy.adapters.onnx.run.failure_folders:write_failure",
     },
     "polygraphy.ports.editing": {
+        "adopt_opset": "polygraphy.adapters.onnx.edit.opset:adopt_opset",
         "cast_precision": "polygraphy.adapters.onnx.cast.precision:cast_precision",
         "evaluate_constants": "polygraphy.adapters.onnxruntime.trial:evaluate_constants",
         "evaluate_constants/onnx": "polygraphy.adapters.onnx.run.reference:evaluate_constants",

@@ -261,6 +261,7 @@ class Decision:
         follows_data: whether it asks for what follows from the data.
         others: the other outcomes that can be forced.
         last_line: the last line of the statement.
+        is_loop: whether it is a loop.
     """
 
     path: str
@@ -270,6 +271,7 @@ class Decision:
     follows_data: bool = True
     others: tuple[int, ...] = ()
     last_line: int = 0
+    is_loop: bool = False
 
 
 @frozen
@@ -381,7 +383,8 @@ class SourceProgram(Protocol):
     releases memory of that device. It may have a method `on_host` without arguments, which returns
     the same program on the CPU, or None if it runs there already (default: None). It may have
     `weight_dtype`, the half precision in which weights are stored, such as ``bfloat16``; None (the
-    default) for none.
+    default) for none. It may have a method `random_weights` without arguments, which returns the
+    names of the weights with other values after it is loaded again (default: none).
     """
 
     name: str

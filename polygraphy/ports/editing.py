@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, Union
 
+from attrs import frozen
+
 from polygraphy.binding import port
 
 if TYPE_CHECKING:
@@ -84,6 +86,23 @@ def quantize(
         FileError: the cache cannot be read or written.
         InputError: there is no calibration data, or it does not fit the model.
     """
+
+
+@frozen
+class AdoptedOpset:
+    """A model that states another opset.
+
+    Attributes:
+        model: an ``onnx.ModelProto``.
+        version: the opset of the model before.
+        expected: the opset that it states now.
+        redefined: the operators of its nodes that the two opsets define differently.
+    """
+
+    model: Any
+    version: int
+    expected: int
+    redefined: Sequence[str]
 
 
 class OpenModel(Protocol):
@@ -329,6 +348,13 @@ def save_to_file(
 
     Raises:
         FileError: it cannot be written.
+    """
+
+
+@port
+def adopt_opset(model: Any, reference: Any) -> AdoptedOpset | None:
+    """Return a copy of an ``onnx.ModelProto`` that states the opset of another, with its nodes
+    unchanged; None if both state the same opset, or none of the nodes is defined differently.
     """
 
 

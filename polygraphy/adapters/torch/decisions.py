@@ -102,6 +102,7 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
             record.follows_data,
             tuple(_other_outcomes(_decision_points_in(path)[line], record.outcomes)),
             _last_line(_decision_points_in(path)[line]),
+            isinstance(_decision_points_in(path)[line].statement, (ast.For, ast.While)),
         )
         for (path, line), record in records.items()
     ]

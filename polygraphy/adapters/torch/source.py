@@ -145,6 +145,19 @@ class TorchProgram:
         with translate_errors("copy"):
             return TorchProgram(copy.deepcopy(self._model), "cpu")
 
+    def random_weights(self) -> list[str]:
+        """Return the weights with other values after the function is called again; see the
+        port."""
+        self._load()
+        if isinstance(self._given, TorchFromPath) or not isinstance(self._model, torch.nn.Module):
+            return []
+        model = get_model(self._given)
+        again = model[0] if isinstance(model, tuple) else model
+        if again is self._model or not isinstance(again, torch.nn.Module):
+            return []
+        with translate_errors("compare"):
+            return _differing_weights(self._model.state_dict(), again.state_dict())
+
     def close(self) -> None:
         """Move the program back to its original device, and release memory of the other."""
         self._opened.clear()
@@ -213,6 +226,18 @@ class TorchProgram:
             " ran."
         )
         return OpenedModule(program, names, recording, [*notes[:-1], recorded])
+
+
+def _differing_weights(state: Mapping[str, Any], other_state: Mapping[str, Any]) -> list[str]:
+    """Return the names of the tensors with different values in two states of a module."""
+    return [
+        name
+        for name, value in state.items()
+        if torch.is_tensor(value)
+        and torch.is_tensor(other := other_state.get(name))
+        and value.shape == other.shape
+        and not torch.equal(value, other.to(value.device))
+    ]
 
 
 class OpenedTorch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import ml_dtypes
@@ -243,16 +244,46 @@ def change_of_weight(value: Any, expected: Any) -> Fact:
     differing = np.flatnonzero((value != expected).reshape(-1))
     if value.size == 1:
         return changes.is_value(value.reshape(-1)[0], expected.reshape(-1)[0])
-    if value.ndim == 2 and value.shape[0] == value.shape[1] and np.array_equal(value, expected.T):
-        return changes.is_transposed()
     if not differing.size:
         return changes.has_other_signs()
+    if (rearranged := _rearrangement(value, expected)) is not None:
+        return rearranged
     scale = _scale(value.astype(np.float64), expected.astype(np.float64))
     if scale is not None:
         return changes.is_scaled(scale)
     index = tuple(map(int, np.unravel_index(int(differing[0]), value.shape)))
     count = int(differing.size)
     return changes.has_other_elements(value[index], expected[index], index, count, value.size)
+
+
+def _rearrangement(value: Any, expected: Any) -> Fact | None:
+    """Return the fact that a weight has the expected elements in another arrangement; None if it
+    has others."""
+    if value.ndim == 2 and value.shape[0] == value.shape[1] and np.array_equal(value, expected.T):
+        return changes.is_transposed()
+    moved = _moved_slices(value, expected)
+    return None if moved is None else changes.has_moved_slices(*moved)
+
+
+def _moved_slices(value: Any, expected: Any) -> tuple[int, list[int]] | None:
+    """Return the axis along which the slices of a weight are those of the expected one in another
+    order, and the positions there; None if there is no such axis.
+    """
+    if value.min() != expected.min() or value.max() != expected.max():
+        return None  # Hashing large weights takes longer.
+    for axis in range(value.ndim):
+        own, others = (_slice_hashes(array, axis) for array in (value, expected))
+        places = {digest: index for index, digest in enumerate(others)}
+        # Equal slices have no order.
+        if 1 < len(own) == len(places) and {*own} == places.keys():
+            return axis, [places[digest] for digest in own]
+    return None
+
+
+def _slice_hashes(array: Any, axis: int) -> list[bytes]:
+    """Return the hash of each slice along an axis."""
+    slices = np.moveaxis(array, axis, 0)
+    return [blake2b(part.tobytes(), digest_size=16).digest() for part in slices]
 
 
 def _scale(value: Any, expected: Any) -> float | None:

@@ -75,6 +75,7 @@ def test_statements_that_ask_for_the_data_are_known_with_what_they_decide(forwar
     assert follows == {8: (1,), 13: (0,), 15: (8,), 17: (0,), 19: ()}
     assert not found[4].follows_data  # An argument that is a number is the same for all data.
     assert found[15].text == "line 15 loops over `range(count)`"
+    assert [line for line, decision in found.items() if decision.is_loop] == [13, 15]
     assert (found[8].others, found[15].others, found[17].others) == ((0,), (), (1,))
 
 

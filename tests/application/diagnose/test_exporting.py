@@ -471,6 +471,10 @@ def test_a_file_of_the_other_branch_of_a_statement_is_a_constant_of_the_example(
     assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
     assert culprit["origin"] == "net.py:8"
     assert culprit["nodes"] == ["node_tanh" if is_tanh else "node_matmul"]
+    assert "torch.where" in culprit["remedy"]["note"]
+    looped = evolve(program, decided=lambda feed: [evolve(decision, is_loop=True)])
+    [culprit] = found(file, looped).culprits
+    assert "number of passes" in culprit["remedy"]["note"]
     [culprit] = found(file, evolve(program, otherwise={0: exported(alpha=0.3)})).culprits
     assert culprit["party"] == "model file"
 

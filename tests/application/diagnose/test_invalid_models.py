@@ -342,3 +342,14 @@ def test_results_that_a_device_saved_do_not_blame_an_undefined_cast(tmp_path: Pa
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["y"], "invalid")
     assert culprit["remedy"]["command"] is None
+
+
+def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:
+    model = model_of(
+        "(float[n,c,h,w] x) => (float[n,4,i,j] y) { s = Div(x,d) y = Conv(s,k) }",
+        d=np.array(255, F),
+        k=np.ones((4, 3, 3, 3), F),
+    )
+    culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=[{"x": np.ones((1, 8, 9, 3), F)}])
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "data", "data")
+    assert facts_of(culprit)["channels_last"]["name"] == "x"

@@ -231,6 +231,11 @@ def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
         (np.float32(0.1), np.float32(0.5), "is 0.1 instead of 0.5"),
         (np.float64(1 + 1e-8), np.float64(1), "is 1.00000001 instead of 1"),
         (np.bool_(True), np.bool_(False), "is True instead of False"),
+        (np.arange(6).reshape(2, 3)[:, ::-1], np.arange(6).reshape(2, 3), "is reversed along axis 1"),
+        (np.arange(16)[[*range(4), *range(12, 16), *range(4, 12)]], np.arange(16),
+         "has its slices along axis 0 in the order 0-3, 12-15, 4-11"),
+        (np.float16([1, 2, 1]), np.float16([1, 1, 2]),
+         "differs in 2 of 3 elements: 2 instead of 1 at (1,)"),
     ],
 )  # fmt: skip
 def test_numbers_that_differ_are_told_apart(one, other, words: str) -> None:

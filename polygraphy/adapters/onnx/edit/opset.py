@@ -17,11 +17,13 @@ from polygraphy.adapters.onnx.storage.weights import (
     skeleton,
 )
 from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore_nodes
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.editing import AdoptedOpset
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 
 convert_opset: Callable[..., ModelProto]
@@ -81,6 +83,40 @@ class ConvertOpset(BaseLoader):
         _convert(model, self._opset)
         G_LOGGER.info(f"Converted the model from opset {before} to {self._opset}.")
         return model
+
+
+def adopt_opset(model: ModelProto, reference: ModelProto) -> AdoptedOpset | None:
+    """Return a copy of a model that states the opset of another; see the port."""
+    version, expected = (_standard_opset(each) for each in (model, reference))
+    if version is None or expected is None or version == expected:
+        return None
+    redefined = {
+        node.op_type
+        for node in all_nodes(model.graph)
+        if node.domain in _STANDARD and _since(node, version) != _since(node, expected)
+    }
+    if not redefined:
+        return None
+    copy: ModelProto = copy_of(model)
+    for entry in copy.opset_import:
+        if entry.domain in _STANDARD:
+            entry.version = expected
+    return AdoptedOpset(copy, version, expected, sorted(redefined))
+
+
+def _standard_opset(model: ModelProto) -> int | None:
+    """Return the version of the standard's operators; None if the model does not import them."""
+    versions = (entry.version for entry in model.opset_import if entry.domain in _STANDARD)
+    return next(versions, None)
+
+
+def _since(node: NodeProto, opset: int) -> int | None:
+    """Return the version that defines an operator in an opset; None if it does not exist there."""
+    try:
+        since: int = defs.get_schema(node.op_type, opset, "").since_version
+    except defs.SchemaError:
+        return None
+    return since
 
 
 def _convert(model: ModelProto, opset: int) -> None:

@@ -22,7 +22,9 @@ from polygraphy.application.diagnose.outcome import (
     Unexplained,
     take_steps,
 )
+from polygraphy.application.diagnose.steps.exchanged_names import explain_by_exchanged_names
 from polygraphy.application.diagnose.steps.file_of_program import explain_by_file
+from polygraphy.application.diagnose.steps.nondeterminism import explain_by_random_weights
 from polygraphy.application.diagnose.steps.program_device import explain_by_device
 from polygraphy.application.diagnose.steps.program_tensors import (
     explain_by_program_outputs,
@@ -39,6 +41,8 @@ from polygraphy.ports.diagnosing import OpenedProgram
 
 STEPS: Sequence[Step[ProgramComparison]] = (
     explain_by_device,
+    explain_by_random_weights,
+    explain_by_exchanged_names,
     explain_by_file,
     explain_by_program_outputs,
     explain_by_program_tensors,

@@ -25,7 +25,10 @@ from polygraphy.application.diagnose.outcome import (
     take_steps,
 )
 from polygraphy.application.diagnose.rounding import rounding_explains, with_acceptance
-from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
+from polygraphy.application.diagnose.steps.model_differences import (
+    explain_by_differences,
+    explain_by_opset,
+)
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
@@ -61,6 +64,7 @@ STEPS: Sequence[Step[ModelComparison]] = (
         "steps.quantization:explain_by_quantization",
         lambda case, comparison: is_quantized(comparison.pair.pairing),
     ),
+    explain_by_opset,
     explain_by_differences,
     explain_by_rounding,
 )

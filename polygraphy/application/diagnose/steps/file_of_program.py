@@ -326,7 +326,8 @@ class _FileComparison:
             ]
             nodes, origin = [spot.node for spot in spots], ""
         if decision is not None:
-            facts.insert(0, program_evidence.file_of_other_branch(decision.text))
+            of_branch = program_evidence.file_of_other_branch(decision.text, decision.is_loop)
+            facts.insert(0, of_branch)
             line = re.search(r":(\d+)", origin)
             if line is None or not decision.line < int(line[1]) <= decision.last_line:
                 origin = str(Origin(decision.path, decision.line))
@@ -334,7 +335,8 @@ class _FileComparison:
             facts.insert(0, program_evidence.file_of_other_example())
         facts += self._lost_facts()
         facts.append(program_evidence.match_after_new_export(self._again.words))
-        remedy = Remedy(None, False, remedies.KEEP_BRANCH)
+        is_loop = decision is not None and decision.is_loop
+        remedy = Remedy(None, False, remedies.KEEP_LOOP if is_loop else remedies.KEEP_BRANCH)
         culprit = self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
         return culprit if len(nodes) == 1 else evolve(culprit, op="")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
@@ -61,6 +62,8 @@ _PASSED_ON = frozenset(
     }
 )  # fmt: skip
 """Operators that hand on elements as they are: indices behind them are those of the data."""
+_SCALED = _PASSED_ON | {"Add", "Clip", "Div", "Mul", "Sub"}
+"""The same, and what normalizes images: sizes behind them are those of the data."""
 _INDEXED = frozenset(
     {
         "ArrayFeatureExtractor", "Gather", "GatherElements", "GatherND", "Scatter",
@@ -360,9 +363,22 @@ def _describe(
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
     violation = evidence.undefined_result if is_undefined else evidence.breaks_specification
-    notes = [violation(broken.node.message), *notes]
+    notes = [violation(broken.node.message), *_layout_facts(case, broken), *notes]
     tensor = next(iter(node.makes), None)
     return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
+
+
+def _layout_facts(case: Case, broken: _ModelViolation) -> Iterator[Fact]:
+    """Yield the fact that an input has its channels last, if a convolution wants them first."""
+    node = case.model.nodes[broken.node.index]
+    if not broken.is_in_data or node.op != "Conv" or len(node.reads) < 2:
+        return
+    weight = case.model.graph.constants.get(node.reads[1])
+    for name, array in case.feed.items() if weight is not None else ():
+        channels = weight.shape[1] * node.attribute("group", 1)
+        shape = np.shape(array)
+        if len(shape) == len(weight.shape) and shape[-1] == channels != shape[1]:
+            yield evidence.channels_last(name, shape)
 
 
 def _remedy_finder(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
@@ -443,10 +459,15 @@ def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> 
 
 
 def _is_input_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
-    """Return whether the tensor that violates a rule is a model input, or a copy of one."""
+    """Return whether the tensor that violates a rule is a model input, or a copy of one. For sizes
+    that do not fit a weight, it is the tensor that is computed with the weight."""
     makers = {name: node for node in nodes for name in node.makes}
-    name, inputs = broken.tensor, case.model.inputs
-    while name in makers and makers[name].operator in _PASSED_ON:
+    name, inputs, passing = broken.tensor, case.model.inputs, _PASSED_ON
+    if broken.kind == SHAPE:
+        passing = _SCALED
+        beside = [name for name in nodes[broken.index].reads if name not in case.model.constants]
+        name = beside[0] if name in case.model.constants and len(beside) == 1 else name
+    while name in makers and makers[name].operator in passing:
         reads = [name for name in makers[name].reads if name not in case.model.constants]
         if len(reads) != 1 and makers[name].operator not in ("Reshape", "Slice"):
             return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -27,15 +28,18 @@ from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
+    MODEL,
     Culprit,
     DiagnosisResult,
+    Remedy,
     merge_same_nodes,
     with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Statement
 from polygraphy.domain.diagnosis.pairing import is_quantized
-from polygraphy.domain.diagnosis.words import reasons, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.ports.editing import adopt_opset, open_model
 
 _MOST_SEARCHES = 4
 """Most searches for differences, each with one more input set."""
@@ -73,6 +77,54 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
             DiagnosisResult(INCONCLUSIVE, culprits, reason=_open_reason(culprits)(len(names))), case
         )
     return Found(DiagnosisResult(FAULT, merge_same_nodes(culprits)), case)
+
+
+def explain_by_opset(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Return the operators that the opset of the reference defines differently, if the model
+    matches as soon as it states that opset: somebody changed the number alone.
+    """
+    pair = comparison.pair
+    adopted = adopt_opset(case.model.given, pair.reference.given)
+    if adopted is None:
+        return Skip("both models state the same opset, or it makes no difference")
+    with case.record_step(titles.OPSET) as notes:
+        is_right = _matches_on_all_data(case, comparison, adopted.model)
+        notes.append(steps.opset_tried(adopted.expected, is_right))
+    if not is_right:
+        return Skip("the opset is not the reason")
+    case = evolve(case, repaired=lambda: open_model(adopted.model))
+    wrong = _measure_layers(case, comparison)
+    redefined = [node for node in case.model.nodes if node.op in adopted.redefined]
+    # Most new versions of an operator only accept more types.
+    nodes = [node for node in redefined if wrong & {*node.makes}] or redefined
+    ops = list(dict.fromkeys(node.op for node in nodes))
+    facts = [
+        evidence.other_opset(adopted.version, adopted.expected, ops),
+        evidence.match_with_opset(adopted.expected),
+    ]
+    remedy = Remedy(None, True, remedies.state_opset(adopted.version, adopted.expected))
+    culprit = Culprit(
+        [node.label for node in nodes],
+        next(iter(nodes[0].makes), None) if nodes else None,
+        MODEL,
+        "opset",
+        facts=facts,
+        remedy=remedy,
+        op=ops[0] if len(ops) == 1 else "",
+    )
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _matches_on_all_data(case: Case, comparison: ModelComparison, model: Any) -> bool:
+    """Return whether a changed model gives the outputs of the reference for all data."""
+    try:
+        compute = comparison.pair.party.load(model)
+    except PolygraphyException:
+        return False
+    return all(
+        matches_reference(case, compute, *outputs)
+        for outputs in zip(comparison.feeds, comparison.expected)
+    )
 
 
 def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
@@ -124,8 +176,12 @@ def _first_open_set(
     )
 
 
-def _measure_layers(case: Case, comparison: ModelComparison) -> None:
-    """Record the error of each tensor, and of each node run in isolation on correct inputs."""
+def _measure_layers(case: Case, comparison: ModelComparison) -> Collection[str]:
+    """Record the error of each tensor, and of each node run in isolation on correct inputs.
+
+    Returns:
+        The tensors that isolated nodes compute incorrectly.
+    """
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
     with case.record_step(titles.LAYER_BY_LAYER) as notes:
         try:
@@ -141,8 +197,9 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
             case.keep_errors(party.name, "isolated", compared)
         except (PolygraphyException, KeyError) as error:
             notes.append(steps.cannot_compare(error))
-            return
+            return set()
         notes.append(steps.ALL_TENSORS_AGREE if first is None else steps.first_difference(first))
+    return {name for name, deviation in compared.items() if deviation.is_wrong}
 
 
 def _is_informative(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:

@@ -1,17 +1,25 @@
-"""Step: a backend does not compute the same twice."""
+"""Step: a backend does not compute the same twice, or a program does not have the same weights."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
+from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.checks.operator_call import UNDEFINED
-from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
+from polygraphy.domain.diagnosis.words import evidence, program_evidence
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty, find_violations
@@ -37,6 +45,17 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
 def explain_saved_by_nondeterminism(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the outcome: whether the outputs differ from saved ones because each run differs."""
     return _run_again(case, case.parties[0], comparison.outputs)
+
+
+def explain_by_random_weights(case: Case, comparison: ProgramComparison) -> StepOutcome:
+    """Return that the results of a program prove nothing, if its function gives it other weights at
+    each call.
+    """
+    names: Sequence[str] = getattr(comparison.given, "random_weights", lambda: ())()
+    if not names:
+        return Skip("the program has the same weights if it is loaded again")
+    reason = program_evidence.random_weights(names)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
 def _run_again(case: Case, party: SuspectedParty, first: Values) -> Found | Skip:

@@ -11,6 +11,8 @@ from polygraphy.domain.diagnosis.facts import Fact, fact
 
 _LONGEST = 60
 """Characters of a value that are shown."""
+_MOST_RUNS = 8
+"""Runs of consecutive slices that are shown."""
 
 
 @fact
@@ -117,6 +119,20 @@ def is_value(value: Any, expected: Any) -> str:
 def is_transposed() -> str:
     """Return the fact that a weight is transposed, as a predicate."""
     return "is transposed"
+
+
+@fact
+def has_moved_slices(axis: int, order: Sequence[int]) -> str:
+    """Return the fact that the slices of a weight along an axis are in another order, as a
+    predicate."""
+    if list(order) == [*range(len(order))][::-1]:
+        return f"is reversed along axis {axis}"
+    starts = [0, *(at for at in range(1, len(order)) if order[at] != order[at - 1] + 1)]
+    ends = [*starts[1:], len(order)]
+    runs = [(order[start], order[end - 1]) for start, end in zip(starts, ends)]
+    shown = [str(low) if low == high else f"{low}-{high}" for low, high in runs[:_MOST_RUNS]]
+    more = [] if len(runs) <= _MOST_RUNS else ["..."]
+    return f"has its slices along axis {axis} in the order {', '.join([*shown, *more])}"
 
 
 @fact

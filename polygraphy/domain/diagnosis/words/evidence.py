@@ -405,6 +405,30 @@ def breaks_specification(message: str) -> str:
 
 
 @fact
+def channels_last(name: str, shape: Sequence[int]) -> str:
+    """Return the fact that the data of an input has its channels last."""
+    return (
+        f"The data of {name!r} has shape {tuple(shape)}, with the channels last; the model expects"
+        " them at axis 1."
+    )
+
+
+@fact
+def other_opset(version: int, expected: int, operators: Sequence[str]) -> str:
+    """Return the fact that a model states another opset, which defines operators differently."""
+    return (
+        f"The model states opset {version}, and the reference opset {expected}, which"
+        f" define {' and '.join(operators)} differently."
+    )
+
+
+@fact
+def match_with_opset(expected: int) -> str:
+    """Return the fact that all outputs match if the model states the opset of the reference."""
+    return f"If the model states opset {expected}, all outputs match."
+
+
+@fact
 def undefined_result(message: str) -> str:
     """Return the fact that the ONNX specification leaves the result of a node undefined."""
     return f"The ONNX specification does not define the result: {message}"

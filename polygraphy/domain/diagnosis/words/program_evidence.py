@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, quote_all
+from polygraphy.domain.tensors.naming import count_text, list_some, quote_all
 
 
 @fact
@@ -22,6 +22,24 @@ def lost_inputs(names: Sequence[str]) -> str:
     return (
         f"The model has no input {quote_all(names)}: it contains the values from the example input"
         " as constants."
+    )
+
+
+@fact
+def exchanged_inputs(names: Sequence[str]) -> str:
+    """Return the fact that two inputs of a model have each other's name."""
+    return (
+        f"The inputs {quote_all(names)} have each other's name: if their data is exchanged, all"
+        " outputs match."
+    )
+
+
+@fact
+def exchanged_outputs(names: Sequence[str]) -> str:
+    """Return the fact that two outputs of a model have each other's name."""
+    return (
+        f"The outputs {quote_all(names)} have each other's name: if they are exchanged, all outputs"
+        " match."
     )
 
 
@@ -144,9 +162,14 @@ def python_condition(operation: str, condition: str) -> str:
 
 
 @fact
-def file_of_other_branch(condition: str) -> str:
+def file_of_other_branch(condition: str, is_loop: bool = False) -> str:
     """Return the fact that the exporter writes the file if a Python condition is decided
-    differently."""
+    differently, or a loop has another number of passes."""
+    if is_loop:
+        return (
+            f"A Python loop repeated these nodes during export: {condition}. With another number of"
+            " passes, the same exporter writes the nodes of this file."
+        )
     return (
         f"A Python condition chose these nodes during export: {condition}. With the other outcome,"
         " the same exporter writes the nodes of this file."
@@ -247,4 +270,13 @@ def agrees_with_program_on_cpu(program: str, relative: float) -> str:
     return (
         f"The model computes what {program} computes on the CPU. On its device, {program} itself"
         f" differs from that by up to {relative:.2g} x RMS."
+    )
+
+
+@statement
+def random_weights(names: Sequence[str]) -> str:
+    """Return why the results of a program with random weights prove nothing."""
+    return (
+        f"The program has other weights each time it is loaded ({list_some(names)}), so no model"
+        " can match it. Load the checkpoint in the function that --torch names."
     )

@@ -12,6 +12,11 @@ KEEP_BRANCH = constant(
     "Exporters keep the branch that the example input takes. Use torch.where or torch.cond in the"
     " module, or export one model per branch.",
 )
+KEEP_LOOP = constant(
+    "keep_loop",
+    "Exporters repeat the body of a Python loop as often as the example input does. Compute all"
+    " passes at once with tensors, or export one model per number of passes.",
+)
 KEEP_SIZE = constant(
     "keep_size",
     "Exporters keep the sizes of the example input. Pass dynamic_shapes (dynamic_axes in the older"
@@ -47,6 +52,27 @@ RENAME_NODES = constant("rename_nodes", "Give each node a unique name, or no nam
 PASS_REFERENCE = constant(
     "pass_reference", "Pass the original model with --reference to see what changed."
 )
+
+
+RENAME_INPUTS = constant(
+    "rename_inputs",
+    "List input_names in the order of the parameters of forward, and export the program again.",
+)
+RENAME_OUTPUTS = constant(
+    "rename_outputs",
+    "List output_names in the order in which forward returns the results, and export the program"
+    " again.",
+)
+
+
+@statement
+def state_opset(version: int, expected: int) -> str:
+    """Return the sentence that advises to state the original opset, and then to convert the
+    model."""
+    return (
+        "The number of the opset was changed, but the nodes were not converted. Set the number back"
+        f" to {expected}, then convert the model: polygraphy convert --opset {version}."
+    )
 
 
 @statement

@@ -6,7 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.tensors.naming import count_text, in_percent, input_sets_text, list_some
+from polygraphy.domain.tensors.naming import (
+    count_text,
+    in_percent,
+    input_sets_text,
+    list_some,
+    quote_all,
+)
 
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example input determines none of the differences."
@@ -62,6 +68,20 @@ LOWERING_NOT_OBSERVED = constant(
     "lowering_not_observed", "The backends differ by less than this, so precision is not the cause."
 )
 WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not the cause.")
+
+
+@statement
+def exchange_tried(names: Sequence[str]) -> str:
+    """Return which two inputs or outputs have each other's name; no names if none do."""
+    if not names:
+        return "No exchange of two inputs or outputs explains the difference."
+    return f"If {quote_all(names)} are exchanged, all outputs match."
+
+
+@statement
+def opset_tried(version: int, is_right: bool) -> str:
+    """Return whether the model matches if it states another opset."""
+    return f"If the model states opset {version}, {'all' if is_right else 'not all'} outputs match."
 
 
 @statement
