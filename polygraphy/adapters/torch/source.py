@@ -230,13 +230,12 @@ class TorchProgram:
 
 def _differing_weights(state: Mapping[str, Any], other_state: Mapping[str, Any]) -> list[str]:
     """Return the names of the tensors with different values in two states of a module."""
+    names = [name for name in state if name in other_state and torch.is_tensor(state[name])]
     return [
         name
-        for name, value in state.items()
-        if torch.is_tensor(value)
-        and torch.is_tensor(other := other_state.get(name))
-        and value.shape == other.shape
-        and not torch.equal(value, other.to(value.device))
+        for name in names
+        if state[name].shape == other_state[name].shape
+        and not torch.equal(state[name], other_state[name].to(state[name].device))
     ]
 
 

@@ -20,6 +20,7 @@ from polygraphy.domain.model.graph import (
     Attribute,
     Graph,
     Node,
+    Weight,
     attribute_digests,
     attribute_text,
 )
@@ -564,13 +565,22 @@ def copies_more(pairing: Pairing, chosen: Sequence[Suspect]) -> bool:
             pairing.reference.nodes[pairing.reference.operation_producers[copy.twin]]
             for copy in new
         ]
-        with_weights = [node for node in nodes if any(name in constants for name in node.inputs)]
+        with_weights = [
+            node
+            for node in nodes
+            if any(name in constants and not _is_size(constants[name]) for name in node.inputs)
+        ]
         if len(with_weights) > (suspect.change.kind == "missing_node"):
             return True
         replaced = {*suspect.twins} - restored
         if any(_has_other_weights(pairing, *twins) for twins in replaced):
             return True
     return False
+
+
+def _is_size(weight: Weight) -> bool:
+    """Return whether a weight can only be part of a size: a few integers."""
+    return weight.dtype in ("int32", "int64") and len(weight.shape) < 2
 
 
 def _has_other_weights(pairing: Pairing, index: int, twin_index: int) -> bool:

@@ -142,3 +142,22 @@ def test_a_missing_or_extra_node_is_named_without_its_neighbors() -> None:
         assert not diagnose(model_of(faulty, 5), [OnnxrtParty()], [feed], reference)
     assert kept.verdict == "fault"
     assert {name for culprit in kept.culprits for name in culprit["nodes"]} <= names
+
+
+def test_a_size_that_a_tool_froze_is_a_fault_of_the_node_that_reads_it() -> None:
+    """What computes the size reads integers, which are no weights that could be the fault too."""
+
+    def reshaping(nodes: str, sizes: str) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[n,4,6] x) => (float[a,b] y) <int64[1] last = {{-1}}, {sizes}> {{
+            r = Relu(x) {nodes} y = Reshape(r,s) }}""")
+
+    computed = "z = Shape(r) k = Gather(z,first) k1 = Unsqueeze(k,axis) s = Concat<axis=0>(k1,last)"
+    reference = reshaping(computed, "int64 first = {0}, int64[1] axis = {0}")
+    model = reshaping("", "int64[2] s = {1, 24}")
+    kept = Kept()
+    with bind(Findings, kept):
+        feed = {"x": np.random.default_rng(1).normal(size=(3, 4, 6)).astype(np.float32)}
+        model.graph.initializer[-1].CopyFrom(numpy_helper.from_array(np.array([-1, 72]), "s"))
+        assert not diagnose(model, [OnnxrtParty()], [feed], reference)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["y"]]

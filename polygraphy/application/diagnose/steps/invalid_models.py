@@ -374,7 +374,9 @@ def _layout_facts(case: Case, broken: _ModelViolation) -> Iterator[Fact]:
     if not broken.is_in_data or node.op != "Conv" or len(node.reads) < 2:
         return
     weight = case.model.graph.constants.get(node.reads[1])
-    for name, array in case.feed.items() if weight is not None else ():
+    if weight is None:
+        return
+    for name, array in case.feed.items():
         channels = weight.shape[1] * node.attribute("group", 1)
         shape = np.shape(array)
         if len(shape) == len(weight.shape) and shape[-1] == channels != shape[1]:

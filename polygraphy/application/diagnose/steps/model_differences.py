@@ -96,7 +96,7 @@ def explain_by_opset(case: Case, comparison: ModelComparison) -> StepOutcome:
     wrong = _measure_layers(case, comparison)
     redefined = [node for node in case.model.nodes if node.op in adopted.redefined]
     # Most new versions of an operator only accept more types.
-    nodes = [node for node in redefined if wrong & {*node.makes}] or redefined
+    nodes = [node for node in redefined if {*node.makes} & {*wrong}] or redefined
     ops = list(dict.fromkeys(node.op for node in nodes))
     facts = [
         evidence.other_opset(adopted.version, adopted.expected, ops),
