@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
 
@@ -29,7 +30,7 @@ def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
     """
     model = evaluate(model)
     if not hasattr(model, "SerializeToString"):
-        yield model
+        yield model if isinstance(model, bytes) or _is_utf8(str(model)) else _read(model)
     elif (serialized := _serialize_model(model)) is not None:
         del model
         if len(serialized) <= most:
@@ -47,6 +48,22 @@ def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
                 # Hide the message with the path, because the file is temporary.
                 save_model(model, path)
             yield path
+
+
+def _is_utf8(path: str) -> bool:
+    """Return whether backends accept a path: many expect it in UTF-8, but names of files on Linux
+    can be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(path: str | Path) -> bytes:
+    """Return the bytes of a model file."""
+    with translate_os_errors(path, "read"):
+        return Path(path).read_bytes()
 
 
 _EXTERNAL = 1

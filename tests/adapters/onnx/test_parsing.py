@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.backend.onnx import onnx_from_bytes, onnx_from_path
+from polygraphy.backend.onnx import infer_shapes, onnx_from_bytes, onnx_from_path
 from polygraphy.domain.errors import ModelError
 from tests.support import models
 
@@ -72,3 +72,15 @@ def test_other_names_are_left_alone() -> None:
     model = named()
     model.graph.node[0].name = "Schicht für Größe"
     assert onnx_from_bytes(model.SerializeToString()) == model
+
+
+def test_a_dimension_whose_name_is_no_text_is_refused_as_shapes_are_inferred() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "graph",
+        [models.value("x", ["size"])],
+        [models.value("y", ["size"])],
+    )
+    damaged = helper.make_model(graph).SerializeToString().replace(b"size", WRONG)
+    with pytest.raises(ModelError, match="is not UTF-8, so the model is damaged"):
+        infer_shapes(onnx_from_bytes(damaged))

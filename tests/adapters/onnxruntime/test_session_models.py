@@ -250,3 +250,10 @@ def test_errors_say_what_the_failing_node_was_given(
     ):
         runner.infer({"x": np.zeros((2, 3), np.float32), "s": s})
     assert said in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are text")
+def test_a_file_whose_name_is_not_utf_8_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.onnx")
+    path.write_bytes(models.mlp(features=512).SerializeToString())
+    assert outputs(session_from_onnx(str(path)))["y"].shape == (1, 4)

@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import decode_texts, translate_onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_tensors,
@@ -169,13 +169,15 @@ def shapes_of(values: Mapping[str, ValueInfoProto]) -> dict[str, KnownShape]:
 def _ambiguous_names(graph: GraphProto) -> set[str]:
     """Return the dimension names that may stand for different lengths: names without letters, names
     invented by inference, or used twice in one input.
+
+    Raises:
+        ModelError: a name is not UTF-8.
     """
     ambiguous: set[str] = set()
     for value in values_of(graph):
+        names = decode_texts(dim.dim_param for dim in _dims(value))
         ambiguous.update(
-            dim.dim_param
-            for dim in _dims(value)
-            if is_made_up(dim.dim_param) or not any(map(str.isalpha, dim.dim_param))
+            name for name in names if is_made_up(name) or not any(map(str.isalpha, name))
         )
     for value in graph.input:
         counts = Counter(dim.dim_param for dim in _dims(value))
