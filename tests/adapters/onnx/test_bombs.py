@@ -227,3 +227,10 @@ def test_a_long_weight_is_no_list_that_grows() -> None:
     model.graph.initializer.append(bias)
     assert not has_long_vectors(model)
     assert has_long_vectors(concat_of_floats()) and has_long_vectors(concat_of_a_constant())
+
+
+def test_calls_that_no_library_nests_so_deeply_are_refused() -> None:
+    calls = [helper.make_node(f"f{at + 1}", ["a"], ["b"], domain="own") for at in range(1000)]
+    functions = tuple(function(f"f{at}", [call]) for at, call in enumerate(calls))
+    with pytest.raises(ModelError, match="more than 100 levels deep, from 'f0' to 'f100'"):
+        count_inlined_nodes(made([], {}, functions))

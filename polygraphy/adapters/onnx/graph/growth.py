@@ -30,6 +30,8 @@ _LONGEST_COPY = 1 << 20
 """Longest list of other types, whose elements take about 150 bytes each. Weights for the entries
 of a vocabulary are shorter."""
 _UNKNOWN_RANK = 16
+_DEEPEST_CALLS = 100
+"""Nested calls of functions that the onnx package and ONNX Runtime accept."""
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _SOURCES = frozenset({"Constant", "Shape"})
 _INTEGERS = (6, 7)  # Data types int32 and int64.
@@ -52,7 +54,8 @@ def count_inlined_nodes(model: ModelProto) -> int:
     """Return the number of nodes of a model after all its functions are inlined.
 
     Raises:
-        ModelError: a function calls itself, or two have the same name.
+        ModelError: a function calls itself, two have the same name, or calls are nested too
+            deeply.
     """
     bodies: dict[tuple[str, str, str], Any] = {}
     for function in model.functions:
@@ -76,6 +79,11 @@ def count_inlined_nodes(model: ModelProto) -> int:
         """Return the expanded number of nodes of a function, computed once."""
         if key in entered:
             raise ModelError(f"Function {key[1]!r} of domain {key[0]!r} calls itself.")
+        if len(entered) >= _DEEPEST_CALLS:
+            raise ModelError(
+                f"The model is invalid: functions call each other more than {_DEEPEST_CALLS} levels"
+                f" deep, from {entered[0][1]!r} to {key[1]!r}."
+            )
         if key not in counts:
             entered.append(key)
             counts[key] = count(bodies[key].node)
