@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from polygraphy.adapters.fake import ScriptedEngine
 from polygraphy.binding import bind
+from polygraphy.domain.diagnosis.words.quantization import SAVE_CORRECTED
 from polygraphy.domain.errors import (
     BackendError,
     DamagedFileError,
@@ -505,7 +507,8 @@ def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None
         if "diagnose" in job.command:
             culprit = {"op": "Relu", "cause": "clipped range", "party": "model"}
             culprit["nodes"] = [job.command[4]]  # type: ignore[assignment]
-            culprit["remedy"] = {"note": f"Correct {job.command[4]}."}  # type: ignore[assignment]
+            note = f"Correct {job.command[4]}. {SAVE_CORRECTED}"
+            culprit["remedy"] = {"note": note}  # type: ignore[assignment]
             return {"code": 1, "essence": {"summary": "s", "verdict": "f", "culprits": [culprit]}}
         return {"code": 1} if "/cells/" in job.stem else {}
 
@@ -521,3 +524,8 @@ def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None
     assert remedy.count(": Correct ") == 2  # The correct value of one cell does not help another.
     [job] = [job for job in run.ran if "--reference" in job.command]
     assert job.command[job.command.index("--within") + 1] == "0.05"
+    # A sweep has no --save: its line is a whole command.
+    words = shlex.join(job.command[4 : job.command.index("--report")])
+    words = words.replace(str(run.folder), "../results")
+    command = f"polygraphy diagnose {words} --save b_fixed.onnx"
+    assert f"Correct b.onnx. To write the corrected model: `{command}`." in remedy

@@ -9,7 +9,9 @@ from pathlib import PurePath
 
 from attrs import evolve, frozen
 
+from polygraphy.domain.diagnosis.commands import output_path
 from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
+from polygraphy.domain.ports import command_line
 from polygraphy.domain.sweep.cells import Cell, Job, ReferenceRequest, cells_of, key_of, step_flags
 from polygraphy.domain.sweep.plan import WRITING_FLAGS, EnvironmentRow, Plan, Words
 from polygraphy.domain.tensors.naming import escape_command, path_word
@@ -231,6 +233,18 @@ class PlannedSweep:
         command = self._command_words(cell.interpreter, stem, "diagnose", cell.cell.model, words)
         return Job(key, command, stem, self._root, cell.interpreter.environment,
                    gpu=cell.cell.runner.gpu)  # fmt: skip
+
+    def saving_command(self, cell: PlannedCell) -> str:
+        """Return the command line that diagnoses a failed cell again and saves the corrected model;
+        empty if the diagnosis cannot save one.
+        """
+        job = self.diagnosis(cell)
+        end = job.command.index("--report")
+        save = output_path(cell.cell.model, "_fixed.onnx")
+        if not command_line("diagnose", job.command[4:end], {"save": save}):
+            return ""
+        return self.command_line(evolve(job, command=(*job.command[:end], "--save", path_word(save),
+                                                      *job.command[end:])))  # fmt: skip
 
     def command_line(self, job: Job) -> str:
         """Return the command line that repeats a job."""

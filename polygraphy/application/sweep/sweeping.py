@@ -170,7 +170,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     diagnoses = running.diagnose_cells(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
         rows,
-        groups_of(rows, diagnoses),
+        groups_of(rows, diagnoses, running.saving_command),
         [*running.notes, *notes],
         before is not None,
         strict,
@@ -517,6 +517,11 @@ class _Sweep:
             values = run(_DIAGNOSES, [job for key, job in jobs.items() if records[key] is None])
             records.update((key, values[job.key]) for key, job in jobs.items() if job.key in values)
         return {key: record for key, record in records.items() if record is not None}
+
+    def saving_command(self, key: str) -> str:
+        """Return the command that saves the corrected model of a cell, by the cell's key."""
+        [cell] = [cell for cell in self._planned.cells if cell.key == key]
+        return self._planned.saving_command(cell)
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
+from polygraphy.domain.diagnosis.words.quantization import with_saving_command
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import matching_cells
 from polygraphy.domain.sweep.plan import KnownFailure
@@ -315,17 +317,22 @@ class Group:
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 
-def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
+def groups_of(
+    rows: Sequence[Row],
+    diagnoses: Mapping[str, Mapping[str, Any]],
+    saving: Callable[[str], str] = lambda key: "",
+) -> list[Group]:
     """Return the causes of failures and of missing references, most cells first. A cell without a
     cause of its own gets that of another cell of its model with the same error.
 
     Args:
         rows: all cells.
         diagnoses: the records of diagnoses, by the key of a cell.
+        saving: returns the command that saves the corrected model of a cell, by its key.
     """
     rows_found: dict[str, list[Row]] = {}
     first: dict[str, Group] = {}
-    parameters: dict[str, dict[str, str]] = {}
+    parameters: dict[str, dict[str, Row]] = {}
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
                 for row in failed}  # fmt: skip
@@ -343,12 +350,14 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
         rows_found.setdefault(cause, []).append(row)
         first.setdefault(cause, group)
         if blamed and blamed[0].get("cause") in PARAMETER_CAUSES:
-            parameters.setdefault(cause, {}).setdefault(group.remedy, row.name)
+            parameters.setdefault(cause, {}).setdefault(group.remedy, row)
     groups = [
         evolve(
             first[cause],
             cells=[row.name for row in rows_found[cause]],
-            remedy=_join_remedies(parameters.get(cause, {first[cause].remedy: ""})),
+            remedy=_join_remedies(
+                parameters.get(cause, {first[cause].remedy: rows_found[cause][0]}), saving
+            ),
         )
         for cause in rows_found
     ]
@@ -359,14 +368,18 @@ _REMEDIES = 3
 """Most different remedies that are shown for one cause."""
 
 
-def _join_remedies(cells: Mapping[str, str]) -> str:
+def _join_remedies(cells: Mapping[str, Row], saving: Callable[[str], str]) -> str:
     """Return the remedies of a group: one for all cells, or each with its first cell, because the
     correct value of a parameter only helps there."""
+    shown = [
+        (row.name, with_saving_command(remedy, partial(saving, row.key)))
+        for remedy, row in islice(cells.items(), _REMEDIES)
+        if remedy
+    ]
     if len(cells) == 1:
-        return next(iter(cells))
-    shown = [f"{name}: {remedy}" for remedy, name in islice(cells.items(), _REMEDIES) if remedy]
+        return shown[0][1] if shown else ""
     more = " ..." if len(cells) > _REMEDIES else ""
-    return " ".join(shown) + more
+    return " ".join(f"{name}: {remedy}" for name, remedy in shown) + more
 
 
 _OLD_CAUSES = {"quantisation": "quantization"}

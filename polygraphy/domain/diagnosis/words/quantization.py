@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.facts import fact
+from polygraphy.domain.diagnosis.facts import constant, fact, join_statements
 from polygraphy.domain.quantization.alternatives import PER_CHANNEL, RANGES
 from polygraphy.domain.quantization.alternatives import WIDE as WIDE_TYPE
 from polygraphy.domain.quantization.causes import (
@@ -309,32 +309,51 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     return f"With {which}, {falls}, and every node remains quantized."
 
 
+SAVE_CORRECTED = constant("save_corrected", "Add --save PATH to write the corrected model.")
+SAVE_MIXED = constant("save_mixed", "Add --save PATH to write the mixed model.")
+
+
+def with_saving_command(advice: str, command: Callable[[], str]) -> str:
+    """Return advice with the whole command that writes the model, for readers who did not type the
+    command of the diagnosis."""
+    for hint in (SAVE_CORRECTED, SAVE_MIXED):
+        if hint in advice:
+            model = hint.removeprefix("Add --save PATH to write ").rstrip(".")
+            line = command()
+            advice = advice.replace(hint, f"To write {model}: `{line}`." if line else "").rstrip()
+    return advice
+
+
 def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     """Return the sentence with the correct value of a parameter, and how to set it."""
-    command = "" if is_saved else " Add --save PATH to write the corrected model."
+    return join_statements(_value_to_set(site, loss), "" if is_saved else SAVE_CORRECTED)
+
+
+def _value_to_set(site: Site, loss: SiteLoss) -> str:
+    """Return the sentence with the correct value of a parameter."""
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
             f"Quantize the bias {_name(site.name)!r} again with the scale of the input times that"
-            f" of the weight, or keep it in float.{command}"
+            f" of the weight, or keep it in float."
         )
     if site.kind == "operator":
         return (
             f"Quantize the weight of the node that computes {_name(site.name)!r} again from its"
-            f" float values.{command}"
+            f" float values."
         )
     if site.kind != "activation":
-        return f"Quantize the weight {_name(site.name)!r} again from its float values.{command}"
+        return f"Quantize the weight {_name(site.name)!r} again from its float values."
     scale, zero = float(np.ravel(best.scale)[0]), int(np.ravel(best.zero_point)[0])
     low, high = loss.spread
     if site.is_missing:
         return (
             f"Insert QuantizeLinear and DequantizeLinear with scale {scale:.6g} and zero point"
-            f" {zero} ({best.dtype}) after {_name(site.name)!r}.{command}"
+            f" {zero} ({best.dtype}) after {_name(site.name)!r}."
         )
     return (
         f"Set scale {scale:.6g} and zero point {zero} for {_name(site.name)!r}: the inputs range"
-        f" from {low:.4g} to {high:.4g}.{command}"
+        f" from {low:.4g} to {high:.4g}."
     )
 
 
@@ -406,9 +425,9 @@ def keep_in_float(
                 " the result of your calibration data."
             )
     unknown = "" if is_known else " The model does not say which quantizer created it."
-    save = "" if is_saved else " Add --save PATH to write the mixed model."
     naming = f" {_NAME_NODES}" if is_unnamed else ""
-    return f"Quantize again without {which}: {line}.{naming} {tried}{unknown}{save}"
+    advice = f"Quantize again without {which}: {line}.{naming} {tried}{unknown}"
+    return join_statements(advice, "" if is_saved else SAVE_MIXED)
 
 
 FLOAT = "float"
