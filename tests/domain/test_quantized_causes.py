@@ -15,6 +15,7 @@ from polygraphy.domain.quantization.causes import (
     CLIPPED,
     SCALE,
     SIGN,
+    WIDE,
     ZERO_POINT,
     cause_of,
     cuts_on_purpose,
@@ -109,6 +110,17 @@ def test_a_moved_or_clipped_range_is_wrong_although_little_is_lost() -> None:
     site = Site("t", "activation", scheme("int16", 2.5 / 32767, 0))
     loss = activation_loss(site, np.abs(array))
     assert loss.loss < 0.28 and cause_of(site, loss) == CLIPPED and is_suspect(site, loss)
+
+
+def test_a_much_too_wide_range_is_wrong_although_a_large_channel_hides_the_loss() -> None:
+    draw = np.random.default_rng(11)
+    small = np.abs(draw.normal(size=3000))
+    array = np.append(small, 100 * np.abs(draw.normal(size=200)))  # One channel is much larger.
+    for factor, is_wrong in ((11.5, True), (1.5, False)):
+        site = Site("t", "activation", scheme("uint8", factor * array.max() / 255, 0))
+        loss = activation_loss(site, array)
+        assert loss.ratio < 5 and cause_of(site, loss) == WIDE
+        assert is_suspect(site, loss) == is_wrong
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ _RATIOS = {"activation": 5.0, "weight": 2.5, "operator": 2.5}
 operators reach 1.22, wrong ones begin at 4.64; healthy activations of 8 bits reach 2.4 with ranges
 of the data (4.4 if symmetric), wrong ones begin at 5.66.
 """
+_MUCH_WIDER, _WIDE_RATIO = 4.0, 2.5
+"""A range with this multiple of the best scale is wrong from a smaller multiple of the least loss
+on: where one channel is much larger than all others, the loss shows little of what small channels
+lose. Healthy ranges reach 2.01 times the best scale (85 models of three quantizers).
+"""
 _CLIPPED_LOSS = 0.28
 """Calibration may cut off elements on purpose: NNCF's and ModelOpt's lose up to 0.239, 50 times the
 least (seed 5, 47 healthy models); planted ranges that are too narrow begin at 0.334.
@@ -127,7 +132,8 @@ def is_suspect(site: Site, loss: SiteLoss, *, cuts: bool = True) -> bool:
         return site.read is not None or loss.loss > _LEAST_LOSS
     if changed_elements(site):
         return True
-    is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
+    ratio = _WIDE_RATIO if _is_much_wider(site, loss) else _RATIOS[site.kind]
+    is_large = loss.ratio > ratio and loss.loss > _LEAST_LOSS
     if not is_large or loss.best is None:
         return False
     if 0 < loss.count < _FEW and 0 < loss.cut * loss.count <= _CHANCE:
@@ -138,6 +144,20 @@ def is_suspect(site: Site, loss: SiteLoss, *, cuts: bool = True) -> bool:
         is_moved = gap > _GAP[1] or (gap > _MOVED[0] and gap + free > _MOVED[1])
         return loss.loss > _GAP[0] or is_moved
     return cause != CLIPPED or loss.loss > _clipped_loss(site, loss, cuts=cuts)
+
+
+def _is_much_wider(site: Site, loss: SiteLoss) -> bool:
+    """Return whether the range of an activation is far wider than the best one."""
+    if site.kind != "activation" or site.scheme is None or loss.best is None:
+        return False
+    if not site.scheme.is_per_tensor or site.scheme.stored_type.minifloat is not None:
+        return False
+    return _scale_factor(site.scheme, loss.best) > _MUCH_WIDER
+
+
+def _scale_factor(scheme: Scheme, best: Scheme) -> float:
+    """Return a scale as a multiple of the best one."""
+    return float(np.ravel(scheme.scale)[0] / np.ravel(best.scale)[0])
 
 
 def _clipped_loss(site: Site, loss: SiteLoss, *, cuts: bool) -> float:
@@ -204,7 +224,7 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     assert loss.best is not None
     low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     least, most = loss.spread
-    factor = float(np.ravel(scheme.scale)[0] / np.ravel(loss.best.scale)[0])
+    factor = _scale_factor(scheme, loss.best)
     is_cut = loss.cut > _CUT or (loss.cut > 0 and factor < 1)
     if scheme.stored_type.minifloat is not None:
         return CLIPPED if is_cut else WIDE
