@@ -24,7 +24,7 @@ from tests.support import (
     identity_files,
 )
 from tests.support.examples import spread_evenly
-from tests.support.forked import ForkServer
+from tests.support.forked import ForkServer, Interpreter
 from tests.support.idle_threads import let_threads_sleep
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
@@ -44,6 +44,12 @@ _CASES = {"quick": 3, "versions": 1}
 
 _APART = pytest.StashKey[bool]()
 """Whether the tests are those that compute in OpenVINO."""
+
+_INTERPRETER = pytest.StashKey[Interpreter]()
+"""What forks for the commands of all tests."""
+
+_MANY = 100
+"""How many tests with commands make up for importing all that commands import."""
 
 # A shell has commands that it starts in the background ignore ctrl-C, and all that they start. What it
 # does is tested.
@@ -148,6 +154,19 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start what forks for commands before the tests, if many need it: processes of tests share it."""
+    names = [getattr(item, "fixturenames", ()) for item in session.items]
+    if sum("fork_server" in some for some in names) >= _MANY:
+        session.config.stash[_INTERPRETER] = Interpreter(imports_all=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what forks for commands."""
+    if _INTERPRETER in config.stash:
+        config.stash[_INTERPRETER].close()
+
+
 @pytest.fixture(autouse=True)
 def _process_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave the process of the tests as it was, in one fixture for thousands of short tests.
@@ -199,9 +218,11 @@ def built_group(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Generator[ForkServer, None, None]:
+def fork_server(pytestconfig: pytest.Config) -> Generator[ForkServer, None, None]:
     """Return what runs commands and programs without starting an interpreter for each."""
-    server = ForkServer()
+    if _INTERPRETER not in pytestconfig.stash:
+        pytestconfig.stash[_INTERPRETER] = Interpreter()
+    server = ForkServer(pytestconfig.stash[_INTERPRETER])
     yield server
     server.close()
 

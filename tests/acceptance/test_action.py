@@ -126,7 +126,7 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(
     step: Step, repository: Path
 ) -> None:
     base = git(repository, "rev-parse", "HEAD~1")
-    code, rows, said = step(repository, cold=True, MODELS="models/*.onnx", BASE=base)
+    code, rows, said = step(repository, MODELS="models/*.onnx", BASE=base)
     assert code == 1
     assert {name: row[0] for name, row in rows.items()} == {
         "models/changed.onnx": "failed",
@@ -319,7 +319,8 @@ def test_a_report_in_the_checkout_is_not_that_of_a_run(step: Step, repository: P
     stale = repository / "polygraphy-report" / "models__same.onnx.json"
     stale.parent.mkdir()
     stale.write_text('{"verdict": "passed", "summary": "1 output matched"}')
-    code, rows, _ = step(repository, MODELS="models/same.onnx", BACKENDS="--nonsense")
+    options = {"MODELS": "models/same.onnx", "BACKENDS": "--nonsense"}
+    code, rows, _ = step(repository, cold=True, **options)
     assert (code, rows["models/same.onnx"][0]) == (1, "error")
 
 

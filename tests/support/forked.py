@@ -1,9 +1,13 @@
 """Runs commands and programs in forks of one interpreter that has imported what they share.
 
 Starting an interpreter and importing numpy, onnx and ONNX Runtime takes longer than most commands
-of the tests. `ForkServer` pays for that once; each command still has a process of its own, with its
-own output, folder, exit code and end. What a command imported of the packages below, the server
-imports before the next one.
+of the tests. `Interpreter` pays for that once, for all processes of tests. What a command imported
+of the packages below, the server imports before the next one.
+
+Programs, sessions of pytest and commands that start interpreters have a process of their own. Other
+commands follow one another in one process, each with its own output, folder, exit code and end, as
+long as `ProcessState` can restore what they change: a fork copies the pages to which it writes,
+which takes more CPU time than most commands.
 
 Other settings are read from the environment on import: a command that has others is not for a fork.
 """
@@ -15,14 +19,17 @@ import gc
 import json
 import os
 import runpy
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from importlib import import_module, reload
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, NamedTuple, NoReturn
 
 _SHARED = (
@@ -37,6 +44,7 @@ _SHARED = (
     "polygraphy",
     # Packages of pytest, whose import takes half of the time of a session with a few tests.
     *("_pytest", "execnet", "iniconfig", "platformdirs", "pluggy", "pygments", "pytest", "xdist"),
+    *sys.stdlib_module_names,
 )
 """Packages whose import starts nothing that would not survive a fork."""
 
@@ -46,11 +54,16 @@ and assertions of modules that the server has imported are not rewritten.
 """
 _FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
 
+_NOT_OF_COMMANDS = ("polygraphy.testing", "polygraphy.tools", "polygraphy.__main__")
+
 _READ_AGAIN = ("POLYGRAPHY_CONSOLE", "POLYGRAPHY_EXIT_CODES")
 """Settings with values that nothing keeps: the module of settings is loaded again in each fork."""
 
 _INTERPRETERS = {"polygraphy debug": 2, "polygraphy sweep": 2, "pytest": 1}
 """How many interpreters of this package, at most, commands start that are forks of theirs."""
+
+_COMMANDS = 50
+"""How many commands one process runs, at most: what they keep in caches would grow."""
 
 
 class Ended(NamedTuple):
@@ -61,14 +74,42 @@ class Ended(NamedTuple):
     err: str
 
 
-class ForkServer:
-    """A waiting interpreter, which forks for each command."""
+class Interpreter:
+    """An interpreter that has imported what commands share, and forks for each server.
 
-    def __init__(self) -> None:
-        self._settings = _settings(os.environ)
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    Args:
+        imports_all: whether it shall import all of this package first, which takes two seconds.
+
+    Attributes:
+        control: takes the sockets of clients.
+    """
+
+    def __init__(self, *, imports_all: bool = False) -> None:
+        self.settings = _settings(os.environ)
+        self.control, there = socket.socketpair()
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(there.fileno()), str(int(imports_all))],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+            )
+
+    def close(self) -> None:
+        """End the interpreter; its servers end with their clients."""
+        with self._process:
+            self._process.terminate()
+        self.control.close()
+
+
+class ForkServer:
+    """What runs commands in forks of an interpreter."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._settings = interpreter.settings
+        here, there = socket.socketpair()
+        with here, there:
+            socket.send_fds(interpreter.control, [b"."], [there.fileno()])
+            self._channel = here.makefile("rw")
 
     def accepts(self, environment: Mapping[str, str]) -> bool:
         """Return whether a command with this environment may run in a fork."""
@@ -87,8 +128,6 @@ class ForkServer:
 
         What it prints may come merged, all as output, in the order in which a terminal shows it.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as scratch:
             out, err = Path(scratch, "out"), Path(scratch, "out" if merged else "err")
             request = {
@@ -98,16 +137,15 @@ class ForkServer:
                 "out": str(out),
                 "err": str(err),
             }
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            code = int(self._process.stdout.readline())
+            self._channel.write(json.dumps(request) + "\n")
+            self._channel.flush()
+            code = int(self._channel.readline())
             said = "" if merged else err.read_text(errors="replace")
             return Ended(code, out.read_text(errors="replace"), said)
 
     def close(self) -> None:
-        """End the interpreter."""
-        with self._process:
-            self._process.terminate()
+        """End the server."""
+        self._channel.close()
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -116,43 +154,133 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in read.items() if name not in _READ_AGAIN}
 
 
-def _serve() -> None:
-    answers = os.fdopen(os.dup(1), "w")
+def _wait(control: socket.socket, imports_all: bool) -> None:
+    """Import what commands share, then fork a server for each client, until there are no more."""
+    control.set_inheritable(False)
     os.dup2(2, 1)  # Imported modules may write output.
     sys.path[0] = str(Path(__file__).parents[2])
     _import(_FIRST)
     import_module("tests.support.idle_threads").let_threads_sleep()
     import_module("tests.support.twins")
+    import_module("tests.support.process_state")
+    if imports_all:
+        packages = import_module("polygraphy").__path__
+        names = [found.name for found in walk_packages(packages, "polygraphy.", lambda name: None)]
+        _import([name for name in names if not name.startswith(_NOT_OF_COMMANDS)])
     _fill_caches()
-    for line in sys.stdin:
-        reading, writing = os.pipe()
-        gc.freeze()  # Prevents copies of memory pages when the garbage collector runs in a fork.
-        pid = os.fork()
-        if pid == 0:
-            os.close(reading)
-            _run(json.loads(line), writing)
-        os.close(writing)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=answers, flush=True)
-        with os.fdopen(reading, "rb") as report:
-            # Do not wait for the end of the pipe: processes that the command started may keep it
-            # open.
-            os.set_blocking(reading, False)
-            _import((report.read() or b"").decode().split())
+    while sockets := socket.recv_fds(control, 1, 1)[1]:
+        channel = socket.socket(fileno=sockets[0])
+        gc.freeze()
+        if os.fork() == 0:
+            control.close()
+            _serve(channel)
+        channel.close()
+
+
+def _serve(channel: socket.socket) -> NoReturn:
+    """Run the commands that a client sends, until it closes the connection."""
+    worker = None
+    with channel.makefile("rw") as client:
+        channel.close()
+        for line in client:
+            if _may_share_a_process(json.loads(line)):
+                worker = worker or _Worker()
+                code, imported = worker.run(line)
+                worker = worker if worker.is_alive else None
+            else:
+                code, imported = _run_in_a_fork(line)
+            print(code, file=client, flush=True)
+            _import(imported)
+    os._exit(0)
+
+
+def _may_share_a_process(request: dict[str, Any]) -> bool:
+    """Return whether a command may run in a process that has run others."""
+    words = request["words"]
+    if request["environment"].keys() & {*_READ_AGAIN} or words[0] != "polygraphy":
+        return False
+    return " ".join(words[:2]) not in _INTERPRETERS
+
+
+class _Worker:
+    """A fork that runs one command after another, until one leaves more behind than is restored."""
+
+    def __init__(self) -> None:
+        here, there = socket.socketpair()
+        state = import_module("tests.support.process_state").ProcessState()
+        gc.freeze()
+        self._pid = os.fork()
+        if self._pid == 0:
+            here.close()
+            _run_several(there, state)
+        there.close()
+        self._commands_left = _COMMANDS
+        self._channel = here.makefile("rw")
+        here.close()
+        self.is_alive = True
+
+    def run(self, line: str) -> tuple[int, list[str]]:
+        """Return the exit code of a command, and the shared modules that it imported."""
+        self._channel.write(line)
+        self._channel.flush()
+        answer = self._channel.readline()
+        code, imported, stays = json.loads(answer) if answer else (None, [], False)
+        self._commands_left -= 1
+        self.is_alive = bool(stays and self._commands_left)
+        if not self.is_alive:
+            self._channel.close()
+            status = os.waitpid(self._pid, 0)[1]
+            code = os.waitstatus_to_exitcode(status) if code is None else code
+        return code, imported
+
+
+def _run_several(channel: socket.socket, state: Any) -> NoReturn:
+    """Run the commands that come, and end this process when it cannot run another one."""
+    imported, logger = len(sys.modules), import_module("polygraphy.logger").G_LOGGER
+    code, stays = 1, True
+    try:
+        state.keep_collecting_garbage()
+        with channel.makefile("rw") as file:
+            for line in file:
+                request = json.loads(line)
+                _enter(request)
+                with logger.preserve():
+                    code = copy_context().run(_code_of, request["words"])
+                sys.stdout.flush()
+                sys.stderr.flush()
+                stays = state.restore()
+                sys.stdout.flush()
+                names = _shared_modules() if len(sys.modules) > imported else []
+                file.write(json.dumps([code, names, stays]) + "\n")
+                file.flush()
+                if not stays:
+                    break
+    except BaseException:
+        traceback.print_exc()
+        os._exit(code or 1)
+    os._exit(0)
+
+
+def _run_in_a_fork(line: str) -> tuple[int, list[str]]:
+    """Return the exit code of a command, and the shared modules that it imported."""
+    reading, writing = os.pipe()
+    gc.freeze()  # Prevents copies of memory pages when the garbage collector runs in a fork.
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _run(json.loads(line), writing)
+    os.close(writing)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with os.fdopen(reading, "rb") as report:
+        # Do not wait for the end of the pipe: processes that the command started may keep it open.
+        os.set_blocking(reading, False)
+        return code, (report.read() or b"").decode().split()
 
 
 def _run(request: dict[str, Any], report: int) -> NoReturn:
     code, imported = 1, len(sys.modules)
     try:
-        for target, path, flags in (
-            (0, os.devnull, os.O_RDONLY),
-            (1, request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-            (2, request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-        ):
-            os.dup2(os.open(path, flags), target)
-        sys.stdout.reconfigure(line_buffering=request["out"] == request["err"])  # type: ignore
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        os.chdir(request["folder"])
+        _enter(request)
         if os.environ.keys() & {*_READ_AGAIN} and "polygraphy.config" in sys.modules:
             reload(sys.modules["polygraphy.config"])
         twins = import_module("tests.support.twins")
@@ -161,15 +289,14 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
         if number:
             settings = _settings(os.environ)
             twins.fork_twins(number, _code_of, lambda variables: _settings(variables) == settings)
-        code = _code_of(request["words"])
+        code = _code_of(words)
         twins.dismiss_twins()
         # Names that do not fit into the pipe are dropped; their modules are imported later.
         os.set_blocking(report, False)
         if len(sys.modules) > imported:
             # Only if necessary, because reading each name copies a memory page.
-            names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
             with suppress(OSError):
-                os.write(report, "\n".join(names).encode())
+                os.write(report, "\n".join(_shared_modules()).encode())
     except BaseException:
         traceback.print_exc()
     finally:
@@ -177,6 +304,27 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _enter(request: dict[str, Any]) -> None:
+    """Give this process the output, environment and folder of a command."""
+    for target, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+        (2, request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    ):
+        file = os.open(path, flags)
+        os.dup2(file, target)
+        os.close(file)
+    sys.stdout.reconfigure(line_buffering=request["out"] == request["err"])  # type: ignore
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+
+
+def _shared_modules() -> list[str]:
+    """Return the names of the modules here that the server imports, too."""
+    return [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
 
 
 def _code_of(words: list[str]) -> int:
@@ -229,4 +377,4 @@ def _import(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _wait(socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "1")
