@@ -125,7 +125,8 @@ def assert_outputs_match(
         listed = backends.values() if isinstance(backends, Mapping) else backends
         more = data.step_flags()
         runners = [
-            _runner(path, each, words and [*words, *more]) for each, words in zip(listed, flags)
+            _runner(path, words_of_runner, words and [*words, *more])
+            for words_of_runner, words in zip(listed, flags)
         ]
         recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
@@ -662,13 +663,13 @@ def write_report(
     from polygraphy.ports.storage import write_text
 
     named = [
-        evolve(each, parties=(f"{test}: {each.parties[0]}", each.parties[1]))
-        for test, each in comparisons
+        evolve(comparison, parties=(f"{test}: {comparison.parties[0]}", comparison.parties[1]))
+        for test, comparison in comparisons
     ]
     code = _CODES.get(exit_status, _ERROR)
     if not code and (missing or not named):
         code = _INCONCLUSIVE  # Nothing was compared, or not everything.
-    if not code and not all(each.passed for each in named):
+    if not code and not all(comparison.passed for comparison in named):
         code = _FAILED
     verdict = VERDICTS[code]
     problems = []

@@ -83,8 +83,8 @@ def register_resolver(module: str) -> None:
 
 def function_for(port: F, key: str) -> F:
     """Return the function that is bound to a port under a key; see `resolve`."""
-    found: F = resolve(port, key)  # type: ignore[arg-type]
-    return found
+    bound: F = resolve(port, key)  # type: ignore[arg-type]
+    return bound
 
 
 def resolve(port: type[P], key: str | None = None) -> P:

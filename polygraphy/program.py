@@ -88,10 +88,10 @@ def run(
             check()
         return main()
 
-    known = getattr(main, "__globals__", {})
+    global_names = getattr(main, "__globals__", {})
     reports = [report] if isinstance(report, str) else report or ()
-    command = _command_of(known.get("__doc__") or "")
-    model = str(known.get("MODEL", ""))
+    command = _command_of(global_names.get("__doc__") or "")
+    model = str(global_names.get("MODEL", ""))
     view = RunView(command, model, reports)
     with watch_program(), bind(Console, cast("Any", view)), bind(Findings, view), _fault_listener():
         set_advice(crash_advice(command, model))
@@ -106,16 +106,16 @@ def run(
 def _answer_arguments(main: Callable[[], Any]) -> None:
     """Handle the arguments of a saved program that accepts none, and would ignore them."""
     words = sys.argv[1:]
-    known = getattr(main, "__globals__", {})
+    global_names = getattr(main, "__globals__", {})
     own_names = {"argparse", "sys", "click", "os"}
-    path = known.get("__file__")
-    if not words or path is None or own_names & known.keys():
+    path = global_names.get("__file__")
+    if not words or path is None or own_names & global_names.keys():
         return
     if os.path.realpath(path) != os.path.realpath(sys.argv[0]):
         return
-    said = (known.get("__doc__") or "").strip()
+    description = (global_names.get("__doc__") or "").strip()
     if words[0] in ("-h", "--help"):
-        sys.stdout.write(f"{said}\n")
+        sys.stdout.write(f"{description}\n")
         sys.exit(EXIT_PASSED)
 
     def refuse() -> None:

@@ -119,7 +119,7 @@ def _dispatch(words: list[str]) -> int:
     return _run_command(name, dispatch, leading)
 
 
-def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
+def _run_command(name: str, remaining_words: list[str], leading: list[str]) -> int:
     """Parse a command, then save or run its program; return the exit code."""
     from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.errors import forget_messages
@@ -132,15 +132,15 @@ def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
     try:
         command = load_command(name)
         if leading:
-            rest = with_options(rest, leading, command.options)
-        command = command.extend(flags_in(rest))
-        values = parse(command, rest)
-        line = quote_command(["polygraphy", *name.split(), *_without_save_option(rest)])
+            remaining_words = with_options(remaining_words, leading, command.options)
+        command = command.extend(flags_in(remaining_words))
+        values = parse(command, remaining_words)
+        line = quote_command(["polygraphy", *name.split(), *_without_save_option(remaining_words)])
         source = command.render(values, line)
         _warn_about_unused(values, source, lambda values: command.render(values, line))
         path = command.destination(values)
     except HelpRequested:
-        return _show_help(name, is_short="--help" not in rest)
+        return _show_help(name, is_short="--help" not in remaining_words)
     except CommandLineError as error:
         error.usage = error.usage or f"polygraphy {name}"
         raise

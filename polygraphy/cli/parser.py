@@ -198,13 +198,18 @@ def _words(kind: Kind, uses: Sequence[Any]) -> list[Any]:
 
 
 def _read_values(
-    namespace: Any, group: type[Options], options: Sequence[Option], rest: Mapping[str, list[str]]
+    namespace: Any,
+    group: type[Options],
+    options: Sequence[Option],
+    words_after_dashes: Mapping[str, list[str]],
 ) -> dict[str, Any]:
     """Return the values of the options of a group that the command line sets, by name."""
     values = {}
     for option in options:
         given_value = getattr(namespace, f"{group.__name__}.{option.name}")
-        words = rest.get(option.name) if isinstance(option.kind, Rest) else given_value
+        words = (
+            words_after_dashes.get(option.name) if isinstance(option.kind, Rest) else given_value
+        )
         if words is None:
             continue
         if not isinstance(option.kind, Rest):
@@ -236,11 +241,15 @@ def _commands_with(flag: str) -> list[str]:
     return owners if len(owners) <= _MOST_OWNERS else []
 
 
-def _is_short_for(flag: str, other: str) -> bool:
+def _is_short_for(flag: str, other_flag: str) -> bool:
     """Return whether a flag consists of letters of another in the same order, including its first
     and last."""
-    letters = iter(other[3:])
-    return flag[:3] == other[:3] and flag[-1:] == other[-1:] and all(c in letters for c in flag[3:])
+    letters = iter(other_flag[3:])
+    return (
+        flag[:3] == other_flag[:3]
+        and flag[-1:] == other_flag[-1:]
+        and all(c in letters for c in flag[3:])
+    )
 
 
 def _unknown_words_message(

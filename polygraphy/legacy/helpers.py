@@ -327,11 +327,11 @@ def str_from_layer(
     return f"{prefix} {index:<4} | {name} [Op: {op}]\n{indent_block(inputs)}{arrow}{outputs}\n"
 
 
-def _tensors(names: Sequence[str], known: TensorMetadata) -> str:
+def _tensors(names: Sequence[str], metadata: TensorMetadata) -> str:
     """Return the metadata of named tensors as text."""
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
-    return str(TensorMetadata((name, known[name]) for name in names))
+    return str(TensorMetadata((name, metadata[name]) for name in names))
 
 
 def try_send_on_queue(queue: Any, obj: Any) -> None:

@@ -201,12 +201,12 @@ def module_path(path: str) -> str:
     That is, with forward slashes, its path below the package's folder (`backend/trt/loader.py`),
     or for a file elsewhere its name.
     """
-    known = _MODULE_PATHS.get(path)
-    if known is None:
+    module = _MODULE_PATHS.get(path)
+    if module is None:
         # A code object's file name starts with the same folder, spelled the same, as `__file__`.
         if path.startswith(_PACKAGE_FOLDER):
             short = path[len(_PACKAGE_FOLDER) :]
         else:
             short = os.path.basename(path)  # noqa: PTH119
-        known = _MODULE_PATHS[path] = short.replace(os.sep, "/")
-    return known
+        module = _MODULE_PATHS[path] = short.replace(os.sep, "/")
+    return module

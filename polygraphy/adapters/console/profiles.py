@@ -45,8 +45,8 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
     time_rows = ordered if rows <= 0 else ordered[:rows]
     yield from _table_lines(table, time_rows, width)
     if len(time_rows) < len(ordered):
-        rest = sum(row.time for row in ordered[len(time_rows) :])
-        yield f"  and {count_text(len(ordered) - len(time_rows), 'more row')}, {time_text(rest)}"
+        hidden_time = time_text(sum(row.time for row in ordered[len(time_rows) :]))
+        yield f"  and {count_text(len(ordered) - len(time_rows), 'more row')}, {hidden_time}"
     if any(cell.is_below_cost for row in time_rows for cell in row.cells):
         yield "  ~ less than the overhead of the measurement"
     if table.sentence:

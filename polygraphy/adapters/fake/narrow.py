@@ -185,8 +185,8 @@ class FakeProgram:
 
     def lost_inputs(self, feed: Mapping[str, Any]) -> list[str]:
         """Return the inputs without data of that name, if there are more than the data."""
-        lost = [name for name in self.inputs if name not in feed]
-        return lost if len(self.inputs) > len(feed) else []
+        lost_names = [name for name in self.inputs if name not in feed]
+        return lost_names if len(self.inputs) > len(feed) else []
 
     def open(self, feed: Mapping[str, Any]) -> FakeProgram:
         """Return this program, if there are as many data as inputs."""

@@ -103,7 +103,7 @@ def _quantize_all(
             log_level="ERROR",
             **options,
         )
-        made = onnx.load(path)
-        copy_ranges(made, model, reference)
-        paths.append(save_in_folder(made, folder, f"again{len(paths)}.onnx"))
+        quantized = onnx.load(path)
+        copy_ranges(quantized, model, reference)
+        paths.append(save_in_folder(quantized, folder, f"again{len(paths)}.onnx"))
     return paths

@@ -90,13 +90,13 @@ def _quantize_all(
         assert options is not None
         if weight_options is not None:
             mode = getattr(nncf.CompressWeightsMode, options["mode"])
-            made = nncf.compress_weights(
+            quantized = nncf.compress_weights(
                 onnx.load(reference_path), **{**options, "mode": mode}, **_exclusion_option(names)
             )
         else:
-            made = _quantize(onnx.load(reference_path), feeds, options, names, is_full)
-            copy_ranges(made, model, reference)
-        paths.append(save_in_folder(made, folder, f"made{len(paths)}.onnx"))
+            quantized = _quantize(onnx.load(reference_path), feeds, options, names, is_full)
+            copy_ranges(quantized, model, reference)
+        paths.append(save_in_folder(quantized, folder, f"made{len(paths)}.onnx"))
     return paths
 
 
@@ -111,7 +111,7 @@ def _quantize(
     advanced = nncf.AdvancedQuantizationParameters()
     if is_full_range:
         advanced = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE)
-    made: ModelProto = nncf.quantize(
+    quantized: ModelProto = nncf.quantize(
         reference,
         nncf.Dataset(list(feeds)),
         subset_size=len(feeds),
@@ -120,7 +120,7 @@ def _quantize(
         advanced_parameters=advanced,
         **_exclusion_option(without),
     )
-    return made
+    return quantized
 
 
 def _exclusion_option(without: Sequence[str]) -> dict[str, Any]:
@@ -133,25 +133,25 @@ def _matching_options(
 ) -> dict[str, Any] | None:
     """Return the options with which NNCF quantizes the same tensors as a model, most of them in the
     same types; None if there are none. One input is enough for this test."""
-    own = _activation_types(model)
+    own_types = _activation_types(model)
     types: list[str | None] = [None, "TRANSFORMER"]
     if any(node.op_type in _TRANSFORMERS for node in reference.graph.node):
         types.reverse()
-    best, fewest = None, len(own) + 1
+    best, fewest = None, len(own_types) + 1
     for kind in types:
         for preset in _PRESETS:
             options = {"preset": preset, "type": kind}
             try:
-                made = _activation_types(
+                new_types = _activation_types(
                     _quantize(copy_of(reference), feeds[:1], options, [], False)
                 )
             except (AttributeError, RuntimeError, ValueError):
                 break  # NNCF 3.4 fails for some models of this type.
-            if made.keys() != own.keys():
+            if new_types.keys() != own_types.keys():
                 # No other preset to try, because the preset does not affect which tensors are
                 # quantized.
                 break
-            different = sum(own[name] != made[name] for name in own)
+            different = sum(own_types[name] != new_types[name] for name in own_types)
             if different < fewest:
                 best, fewest = options, different
             if not different:

@@ -248,13 +248,13 @@ class _Release:
         return (None,) * len(self.output)
 
 
-def _with_releases(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
+def _with_releases(nodes: Sequence[Any], kept_names: Iterable[str]) -> list[Any]:
     """Return nodes with release nodes after the last reader of each tensor."""
     last = {}
     for index, node in enumerate(nodes):
         names = {*tensors_read(node.onnx_node), *node.onnx_node.output}
         last.update(dict.fromkeys(names, index))
-    computed = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
+    computed = {name for node in nodes for name in node.onnx_node.output if name} - set(kept_names)
     last_uses: dict[int, list[str]] = {}
     for name in computed:
         last_uses.setdefault(last[name], []).append(name)

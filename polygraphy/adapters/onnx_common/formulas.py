@@ -103,9 +103,9 @@ def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
 def _reduction_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces axes by a function."""
 
-    def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
+    def call(x: Array, axes_input: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
         """Return the array reduced along the axes of an attribute or an input."""
-        chosen = axes if given is None else given
+        chosen = axes if axes_input is None else axes_input
         if not x.size:
             raise NotImplementedError("a reduction of an empty tensor")
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
@@ -333,15 +333,21 @@ def recurrent_formula(op: str, formulas: Formulas) -> Callable[..., Any]:
     """Return the formula of a recurrent operator, whose activations are formulas too."""
 
     def call(
-        x: Array, w: Array, r: Array, b: Any = None, lengths: Any = None, *first: Any, **given: Any
+        x: Array,
+        w: Array,
+        r: Array,
+        b: Any = None,
+        lengths: Any = None,
+        *first: Any,
+        **attributes: Any,
     ) -> tuple[Array, ...]:
         """Return the outputs and final states of the recurrent operator."""
-        turned = np.moveaxis(x, 1, 0) if given.get("layout") else x
+        turned = np.moveaxis(x, 1, 0) if attributes.get("layout") else x
         (steps, batch, _), (directions, _, size) = turned.shape, r.shape
         states = [*first, None, None, None][:3]
-        if op == "LSTM" and given.get("clip"):
+        if op == "LSTM" and attributes.get("clip"):
             raise NotImplementedError("clipping inside a cell")
-        functions = _functions(op, formulas, directions, given)
+        functions = _functions(op, formulas, directions, attributes)
         peepholes = (
             np.zeros((directions, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
         )
@@ -349,7 +355,7 @@ def recurrent_formula(op: str, formulas: Formulas) -> Callable[..., Any]:
             (
                 np.zeros((batch, directions, size))
                 if state is None
-                else state if given.get("layout") else np.moveaxis(state, 1, 0)
+                else state if attributes.get("layout") else np.moveaxis(state, 1, 0)
             )
             for state in states[:2]
         ]
@@ -357,17 +363,19 @@ def recurrent_formula(op: str, formulas: Formulas) -> Callable[..., Any]:
         ends = [np.zeros((batch, directions, size)) for _ in arrays]
         for sample, direction in itertools.product(range(batch), range(directions)):
             count = steps if lengths is None else int(lengths[sample])
-            is_backward = direction == 1 or given.get("direction") in ("reverse", b"reverse")
+            is_backward = direction == 1 or attributes.get("direction") in ("reverse", b"reverse")
             bias = np.zeros(2 * len(w[direction])) if b is None else b[direction]
             cell = (w[direction], r[direction], bias, peepholes[direction])
             now = [state[sample, direction] for state in arrays]
             for moment in range(count)[:: -1 if is_backward else 1]:
-                now = _CELLS[op](turned[moment, sample], now, cell, functions[direction], given)
+                now = _CELLS[op](
+                    turned[moment, sample], now, cell, functions[direction], attributes
+                )
                 array[sample, moment, direction] = now[0]
             for end, value in zip(ends, now):
                 end[sample, direction] = value
         results = [array, *ends[: 2 if op == "LSTM" else 1]]
-        if given.get("layout"):
+        if attributes.get("layout"):
             return tuple(results)
         return (array.transpose(1, 2, 0, 3), *(end.swapaxes(0, 1) for end in results[1:]))
 

@@ -123,7 +123,7 @@ def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
     last = last if arrow else "".join(letter for letter in letters if terms.count(letter) == 1)
     sizes = {name: size for value, x in zip(names, inputs) for name, size in zip(value, x.shape)}
     order = last + "".join(letter for letter in letters if letter not in last)
-    if np.prod([sizes[each] for each in order], dtype=np.float64) > _LARGE:
+    if np.prod([sizes[letter] for letter in order], dtype=np.float64) > _LARGE:
         raise NotImplementedError("this number of products")
     product: Any = 1
     for value, x in zip(names, inputs):
@@ -305,9 +305,9 @@ def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
     return x.reshape([1 if at in new else next(sizes) for at in range(rank)])
 
 
-def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
+def _tile(x: Array, repeats: Any = None, *old_inputs: Any, **_: Any) -> Array:
     """Return x repeated along each axis."""
-    if rest or np.ndim(repeats) != 1:
+    if old_inputs or np.ndim(repeats) != 1:
         raise NotImplementedError("repetition along one axis")
     array = x
     for axis, count in enumerate(repeats):

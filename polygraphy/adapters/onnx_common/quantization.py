@@ -132,7 +132,9 @@ TRUNCATES = any(
 _BFLOAT16 = 16
 
 
-def cast(x: Array, *, to: int, opset: int, outputs: int, saturate: int = 1, **others: Any) -> Array:
+def cast(
+    x: Array, *, to: int, opset: int, outputs: int, saturate: int = 1, **options: Any
+) -> Array:
     """Return x in another data type; bfloat16 is rounded to the nearest."""
     from onnx.reference.ops.op_cast import cast_to
 

@@ -339,7 +339,7 @@ def devices_of(name: str, source: str) -> list[str]:
     """Register a plugin; return its providers, each with the kinds of its devices."""
     _register_library(name, source)
     return [
-        f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in ep_devices))}"
+        f"{provider} on {', '.join(dict.fromkeys(item.device.type.name for item in ep_devices))}"
         for provider in _libraries[name].providers
         if (
             ep_devices := [

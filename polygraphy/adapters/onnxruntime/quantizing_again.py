@@ -81,7 +81,9 @@ def _tensor(name: str) -> str:
 def _quantize_statically(request: Requantization) -> list[ModelProto]:
     """Return models quantized again with static ranges, by the options that quantize the same
     tensors; empty if the sites do not allow it."""
-    constants = {one.output[0] for one in request.reference.graph.node if one.op_type == "Constant"}
+    constants = {
+        node.output[0] for node in request.reference.graph.node if node.op_type == "Constant"
+    }
     names = {
         _tensor(site.name)
         for site in request.sites
@@ -90,15 +92,15 @@ def _quantize_statically(request: Requantization) -> list[ModelProto]:
     best: tuple[int, Mapping[str, Any], ModelProto] | None = None
     for options in _static_options(request):
         try:
-            made = _quantize_static(request.reference, request.sites, [], options)
+            quantized = _quantize_static(request.reference, request.sites, [], options)
         except (AttributeError, RuntimeError, ValueError):
             # The quantizer needs a range that the model does not contain.
             continue
-        if made is None:
+        if quantized is None:
             return []
-        different = len(names ^ _quantized_names(made))
+        different = len(names ^ _quantized_names(quantized))
         if best is None or different < best[0]:
-            best = different, options, made
+            best = different, options, quantized
         if not different:
             break
     if best is None:
@@ -271,19 +273,19 @@ def _quantize_dynamically(request: Requantization) -> list[ModelProto]:
 def _quantize_blocks(request: Requantization) -> list[ModelProto]:
     """Return models quantized again in blocks, by the algorithm that reproduces the codes of the
     model; empty if none does."""
-    own = _block_codes(request.model)
+    own_codes = _block_codes(request.model)
     for configure in _block_algorithms(request):
-        found: list[ModelProto] = []
+        models: list[ModelProto] = []
         for names in request.excluded:
             try:
-                made = configure(copy_of(request.reference), list(names))
+                quantized = configure(copy_of(request.reference), list(names))
             except (ImportError, ValueError, TypeError, AttributeError):
                 break  # This release does not offer the algorithm, or a package is missing.
-            if not found and not _has_codes(made, own):
+            if not models and not _has_codes(quantized, own_codes):
                 break
-            found.append(made)
-        if len(found) == len(request.excluded):
-            return found
+            models.append(quantized)
+        if len(models) == len(request.excluded):
+            return models
     return []
 
 
@@ -294,7 +296,9 @@ def _block_algorithms(
     from onnxruntime.quantization import QuantFormat
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
-    site = next((one for one in request.sites if one.scheme is not None and one.scheme.block), None)
+    site = next(
+        (site for site in request.sites if site.scheme is not None and site.scheme.block), None
+    )
     if site is None or site.scheme is None:
         return
     packing, nodes = site.packing, request.model.graph.node
@@ -320,11 +324,11 @@ def _block_algorithms(
 
         def quantize(model: ModelProto, without: list[str]) -> ModelProto:
             """Return a model quantized in blocks."""
-            made = nbits.MatMulNBitsQuantizer(
+            quantizer = nbits.MatMulNBitsQuantizer(
                 model, nodes_to_exclude=without, is_symmetric=is_symmetric, **options, **more
             )
-            made.process()
-            quantized: ModelProto = made.model.model
+            quantizer.process()
+            quantized: ModelProto = quantizer.model.model
             return quantized
 
         return quantize
@@ -353,15 +357,16 @@ def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
     """Return whether a model has (nearly) the given codes, by name or by position; additional
     unused ones are allowed.
     """
-    own = _block_codes(model)
-    if codes.keys() <= own.keys():
-        pairs = [(own[name], array) for name, array in codes.items()]
-    elif len(own) == len(codes):
-        pairs = [*zip(own.values(), codes.values())]
+    own_codes = _block_codes(model)
+    if codes.keys() <= own_codes.keys():
+        pairs = [(own_codes[name], array) for name, array in codes.items()]
+    elif len(own_codes) == len(codes):
+        pairs = [*zip(own_codes.values(), codes.values())]
     else:
         return False
     return all(
-        one.shape == other.shape and numpy.mean(one != other) < _OTHERS for one, other in pairs
+        own_array.shape == array.shape and numpy.mean(own_array != array) < _OTHERS
+        for own_array, array in pairs
     )
 
 

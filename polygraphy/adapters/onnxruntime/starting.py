@@ -95,7 +95,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
                 backend="onnxruntime",
                 hint=hint,
             )
-        requested = [each for each in requested if names_of([each]) != [failed]]
+        requested = [provider for provider in requested if names_of([provider]) != [failed]]
         instead = ", ".join(names_of(requested))
         resolve(Console).note(
             f"ONNX Runtime could not start {failed}: {reason}. The model runs with {instead}."

@@ -202,7 +202,7 @@ def _is_beside(name: object, path: str | Path) -> bool:
     if not isinstance(name, str):
         return True
     folders = (os.path.realpath(path) for path in (Path(name).parent, Path(path).parent))
-    targets = (os.path.realpath(each) for each in (name, path))
+    targets = (os.path.realpath(target) for target in (name, path))
     return len(set(folders)) == 1 or len(set(targets)) == 1
 
 

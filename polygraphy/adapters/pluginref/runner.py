@@ -102,13 +102,13 @@ def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> Refe
 def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
     """Return an evaluator class that calls a reference; its name must be the operator."""
 
-    def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
+    def run(self: OpRun, *inputs: Any, **options: Any) -> tuple[Any, ...]:
         # Pass copies: other nodes and the next inference would read inputs that the reference
         # changed.
         """Return the outputs that the reference of the operator computes."""
         attrs = {
             name: own_copy(value)
-            for name, value in given.items()
+            for name, value in options.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
         operands = [own_copy(input_name) for input_name in inputs]

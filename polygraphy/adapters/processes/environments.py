@@ -122,9 +122,9 @@ def _interpreter_with_pip() -> str | None:
         base = getattr(sys, "_base_executable", "")
         if not base or sys.prefix == sys.base_prefix:
             return None
-        asked = [base, "-c", "import pip; print('pip', pip.__version__)"]
+        command = [base, "-c", "import pip; print('pip', pip.__version__)"]
         try:
-            version = value_after(output_of(safe_command(asked), base), "pip") or ""
+            version = value_after(output_of(safe_command(command), base), "pip") or ""
         except BackendError:
             return None
         return base if _serves_others(version) else None

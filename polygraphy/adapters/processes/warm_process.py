@@ -191,8 +191,8 @@ class WarmProcess:
         begun, self._begun = self._begun, None
         if begun is None:
             return
-        kept, message = begun
-        if not kept.is_there:
+        kept_value, message = begun
+        if not kept_value.is_there:
             message.close()
             return
         succeeded, answer = self._receive(message, self._limits[0])

@@ -79,7 +79,7 @@ def main() -> None:
     preload, words = sys.argv[1], sys.argv[2:]
     _import_for(words, preload)
     woken = _child_exit_descriptor()
-    rest = b""
+    remainder = b""
     while True:
         ready, _, _ = select.select([0, woken], [], [], _seconds_to_next_deadline())
         if woken in ready:
@@ -93,7 +93,7 @@ def main() -> None:
         if not read:
             _exit_on_signal(0, None)
         files.extend(came)
-        *lines, rest = (rest + read).split(b"\n")
+        *lines, remainder = (remainder + read).split(b"\n")
         for line in lines:
             request = json.loads(line)
             poplefts = [files.popleft() for _ in range(request["descriptors"])]

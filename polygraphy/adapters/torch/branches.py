@@ -37,12 +37,16 @@ def line_of_number(path: str, line: int) -> int:
     tensor or its size into a number; 0 if there is none."""
     function = _function_around(parse_file(path), line)
     statements = [] if function is None else [*_plain_statements(function.body)]
-    own = [each for each in statements if each.lineno <= line <= (each.end_lineno or each.lineno)]
-    for kinds in (_TO_NUMBERS, _SIZES) if own else ():
-        if _takes_number(own[-1], kinds):
+    own_statements = [
+        statement
+        for statement in statements
+        if statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+    ]
+    for kinds in (_TO_NUMBERS, _SIZES) if own_statements else ():
+        if _takes_number(own_statements[-1], kinds):
             return 0
-        wanted = _names_read(own[-1])
-        for statement in reversed(statements[: statements.index(own[-1])]):
+        wanted = _names_read(own_statements[-1])
+        for statement in reversed(statements[: statements.index(own_statements[-1])]):
             if wanted.isdisjoint(_names_set(statement)):
                 continue
             if _takes_number(statement, kinds):
@@ -54,11 +58,11 @@ def line_of_number(path: str, line: int) -> int:
 
 def _function_around(body: Sequence[ast.stmt], line: int) -> ast.FunctionDef | None:
     """Return the innermost function that contains a line; None if none does."""
-    found = None
+    function = None
     for node in (node for statement in body for node in ast.walk(statement)):
         if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
-            found = node
-    return found
+            function = node
+    return function
 
 
 def _plain_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

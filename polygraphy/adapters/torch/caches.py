@@ -54,14 +54,14 @@ def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         return ()
     parameters = inspect.signature(model.forward).parameters
-    others = [name for name in names if name not in parameters]
+    other_names = [name for name in names if name not in parameters]
     nested = () if _uses_transformers(model) else tuple(_nested_entries(model.forward, names))
-    if nested and len(nested) == len(others):
+    if nested and len(nested) == len(other_names):
         return nested
-    is_encoder = any("encoder" in name or "cross" in name for name in others)
-    if _cache_parameter(model) is None or is_encoder or not others:
+    is_encoder = any("encoder" in name or "cross" in name for name in other_names)
+    if _cache_parameter(model) is None or is_encoder or not other_names:
         return ()
-    return tuple(_entries(others))
+    return tuple(_entries(other_names))
 
 
 def _nested_entries(forward: Any, names: Sequence[str]) -> Iterator[CacheEntry]:
@@ -176,10 +176,10 @@ def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:
     slots = next(iter(layers.values()))["keys"].shape[2]
     cache = cache_utils.StaticCache(config=model.config, max_cache_len=slots)
     for number, layer in layers.items():
-        kept = cache.layers[number]
-        kept.lazy_initialization(layer["keys"], layer["values"])
+        layer_cache = cache.layers[number]
+        layer_cache.lazy_initialization(layer["keys"], layer["values"])
         for part, tensor in layer.items():  # A copy, because the module writes into it.
-            setattr(kept, part, tensor.clone())
+            setattr(layer_cache, part, tensor.clone())
     return cache
 
 
@@ -213,7 +213,7 @@ def unregistered_types(path: Path) -> list[str]:
             texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
     except (OSError, zipfile.BadZipFile, KeyError):
         return []
-    types = [found for text in texts for found in _TYPE.findall(text)]
+    types = [type_name for text in texts for type_name in _TYPE.findall(text)]
     return [*dict.fromkeys(name.decode() for name in types)]
 
 

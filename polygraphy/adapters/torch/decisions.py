@@ -253,10 +253,10 @@ def _last_line(point: DecisionPoint) -> int:
 def _other_outcomes(point: DecisionPoint, outcomes: Sequence[int]) -> Iterator[int]:
     """Yield the outcomes other than the actual one that a statement can have."""
     if isinstance(point.statement, ast.If):
-        for other in (0, 1):
-            raises = other and isinstance(point.statement.body[-1], ast.Raise)
-            if (set(outcomes) != {other}) and (other or point.after) and not raises:
-                yield other
+        for outcome in (0, 1):
+            raises = outcome and isinstance(point.statement.body[-1], ast.Raise)
+            if (set(outcomes) != {outcome}) and (outcome or point.after) and not raises:
+                yield outcome
     elif isinstance(point.statement, ast.While) and point.after:
         yield from (count for count in range(_MAX_LOOP + 1) if [count] != [*outcomes])
 

@@ -238,7 +238,7 @@ def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
     elif isinstance(layers := getattr(result, "layers", None), list):
         # The result is a cache of the transformers package.
         names = ("keys", "values", "cumulative_length")
-        entries = [{each: getattr(layer, each, None) for each in names} for layer in layers]
+        entries = [{name: getattr(layer, name, None) for name in names} for layer in layers]
         parts = [("layers", entries)]
     else:
         return []  # Other values, such as None or numbers, are not outputs.

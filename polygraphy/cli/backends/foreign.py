@@ -85,34 +85,36 @@ def warn_of_unsupported_packages() -> None:
         )
 
 
-def backends_with_flags(flags: Collection[str], taken: Collection[str]) -> list[PluggedBackend]:
+def backends_with_flags(
+    flags: Collection[str], taken_flags: Collection[str]
+) -> list[PluggedBackend]:
     """Return the backends of other packages whose flags are in a command line; others are not
     imported.
 
     Args:
         flags: the flags of the command line.
-        taken: existing flags.
+        taken_flags: existing flags.
 
     Raises:
         BrokenPlugin: one of them cannot be loaded.
     """
-    if set(flags) <= set(taken):
+    if set(flags) <= set(taken_flags):
         return []
     return [
-        _load_plugin(plugin, taken)
+        _load_plugin(plugin, taken_flags)
         for plugin in entry_points_of(BACKENDS)
-        if flag_of(plugin.name) in flags and flag_of(plugin.name) not in taken
+        if flag_of(plugin.name) in flags and flag_of(plugin.name) not in taken_flags
     ]
 
 
-def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
+def all_backends(taken_flags: Collection[str]) -> list[PluggedBackend]:
     """Return every backend of other packages that can be loaded; warn of the rest.
 
     Args:
-        taken: existing flags.
+        taken_flags: existing flags.
     """
     backends: list[PluggedBackend] = []
-    flags = set(taken)
+    flags = set(taken_flags)
     for plugin in entry_points_of(BACKENDS):
         try:
             backend = _load_plugin(plugin, flags)
@@ -124,12 +126,12 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     return backends
 
 
-def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
+def _load_plugin(plugin: EntryPoint, taken_flags: Collection[str]) -> PluggedBackend:
     """Return the backend of another package; raise BrokenPlugin if it cannot be loaded or
     conflicts."""
     try:
         declared = plugin.load()
-        _check(plugin.name, declared, taken)
+        _check(plugin.name, declared, taken_flags)
         partial = "" if declared.runner else _template_text(plugin.module, declared.partial)
     except Exception as error:  # This is code of another package.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -140,7 +142,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
     return PluggedBackend(plugin.name, declared, partial, package_of(plugin))
 
 
-def _check(name: str, declared: object, taken: Collection[str]) -> None:
+def _check(name: str, declared: object, taken_flags: Collection[str]) -> None:
     """Raise BrokenPlugin if the options of a backend conflict with those of the command line."""
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -161,7 +163,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
             raise TypeError(
                 f"the kind of its option {row.name} is {row.kind!r}, not an object such as Number()"
             )
-    clashes = [flag for flag in (flag_of(name), *_option_flags(options)) if flag in taken]
+    clashes = [flag for flag in (flag_of(name), *_option_flags(options)) if flag in taken_flags]
     if clashes:
         raise ValueError(f"{', '.join(clashes)} already has a different meaning")
 

@@ -84,7 +84,10 @@ def _baseline_call(values: Values) -> Call | None:
     there anyway.
     """
     options = values[OnnxrtOptions]
-    names = [one if isinstance(one, str) else one[0] for one in options.providers or ()]
+    names = [
+        provider if isinstance(provider, str) else provider[0]
+        for provider in options.providers or ()
+    ]
     if all(name.lower().startswith(_CPU) for name in names):
         return None
     on_cpu = with_values(options, providers=(_CPU,), provider_libraries=None)

@@ -125,11 +125,11 @@ def _shorten(text: str) -> str:
 class _OneRunner(Command):
     """The options of a named runner: those of its backend."""
 
-    def __init__(self, whole: Command, choice: Option, groups: Groups) -> None:
+    def __init__(self, command: Command, choice: Option, groups: Groups) -> None:
         """Set the whole command, the row of its backends, and the groups of this runner."""
-        self.name = whole.name
+        self.name = command.name
         self.groups = groups
-        self._whole = whole
+        self._whole = command
         self._choice = choice
 
     def options_of(self, group: type[Options]) -> Sequence[Option]:

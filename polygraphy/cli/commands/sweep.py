@@ -271,6 +271,10 @@ def _check_words(what: str, words: Sequence[str]) -> None:
     # The plan checks complete option names, and would miss abbreviations.
     flags = {flag for group in run.groups for row in run.options_of(group) for flag in row.flags}
     for flag in (word.partition("=")[0] for word in words):
-        whole_flags = [each for each in flags if flag.startswith("--") and each.startswith(flag)]
+        whole_flags = [
+            known_flag
+            for known_flag in flags
+            if flag.startswith("--") and known_flag.startswith(flag)
+        ]
         if whole_flags and flag not in flags:
             raise CommandLineError(f"{what}: write {flag} in full, as {min(whole_flags)}.")

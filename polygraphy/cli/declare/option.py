@@ -387,15 +387,15 @@ class Values:
 
     def without(self, *classes: type[Options]) -> Values:
         """Return the values without some groups."""
-        groups = {each: group for each, group in self._groups.items() if each not in classes}
+        groups = {kind: group for kind, group in self._groups.items() if kind not in classes}
         return Values(groups, self.nested)
 
-    def override(self, own: Values) -> Values:
-        """Return the values, overridden by options that differ from their defaults in `own`."""
+    def override(self, own_values: Values) -> Values:
+        """Return the values, overridden by the values in `own_values` that are not defaults."""
         changes: dict[type[Options], dict[str, Any]] = {}
-        for group, row, value in own.non_default_options:
+        for group, row, value in own_values.non_default_options:
             changes.setdefault(type(group), {})[row.name] = value
-        groups = (with_values(self[each], **values) for each, values in changes.items())
+        groups = (with_values(self[kind], **values) for kind, values in changes.items())
         return self.replace_groups(*groups)
 
     def __iter__(self) -> Any:

@@ -417,7 +417,7 @@ def _statistics(simple: SimpleOptions, usual: str = "") -> set[str]:
     """Return the statistics that are checked for any output."""
     chosen = simple.check_error_stat
     listed = chosen.values() if isinstance(chosen, dict) else [chosen or usual]
-    return {name for each in listed for name in ([each] if isinstance(each, str) else each)}
+    return {name for item in listed for name in ([item] if isinstance(item, str) else item)}
 
 
 class _CountAndPath(Kind):

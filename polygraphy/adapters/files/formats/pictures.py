@@ -121,8 +121,8 @@ def _read_tensors(file: Path) -> dict[str, Any]:
     torch = _import_required("torch", "torch")
     with translate_os_errors(file, "read"):
         try:
-            found = torch.load(str(file), weights_only=True, map_location="cpu")
-            named = found if isinstance(found, Mapping) else {file.stem: found}
+            content = torch.load(str(file), weights_only=True, map_location="cpu")
+            named = content if isinstance(content, Mapping) else {file.stem: content}
             return {str(name): host_array(tensor) for name, tensor in named.items()}
         except OSError:
             raise

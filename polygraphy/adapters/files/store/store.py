@@ -139,9 +139,9 @@ class StoredData:
         for step in zip_longest(*(iterations for _, iterations in runs)):
             named = [(name, value) for (name, _), value in zip(runs, step)]
             present = decode_results([(name, value) for name, value in named if value is not None])
-            rest = iter(present)
+            decoded = iter(present)
             yield RunResults(
-                next(rest) if value is not None else (name, []) for name, value in named
+                next(decoded) if value is not None else (name, []) for name, value in named
             )
 
     def value(self) -> Any:

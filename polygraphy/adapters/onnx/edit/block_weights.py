@@ -182,7 +182,7 @@ def _worst_recurrent_weight(
     """Return scheme, codes, exact weight and storage of that weight of an LSTM (input or state)
     which loses more; None if unknown.
     """
-    found = []
+    candidates = []
     for at, (weight, scale_at, zero_at) in enumerate(INTEGER_WEIGHTS[node.op_type]):
         names = node.input[weight], node.input[scale_at], node.input[zero_at]
         codes, scale, zero = (constant(name) for name in names)
@@ -195,8 +195,8 @@ def _worst_recurrent_weight(
         scheme = Scheme(codes.dtype.name, scales, zeros, 0)
         flat = None if exact is None or exact.size != rows.size else exact.reshape(rows.shape)
         error = 0.0 if flat is None else _relative_error(scheme.values(rows), flat)
-        found.append((error, -at, scheme, rows, flat, RecurrentStorage(names)))
-    _, _, scheme, rows, flat, packing = max(found, key=lambda one: one[:2])
+        candidates.append((error, -at, scheme, rows, flat, RecurrentStorage(names)))
+    _, _, scheme, rows, flat, packing = max(candidates, key=lambda candidate: candidate[:2])
     return scheme, rows, flat, packing
 
 

@@ -92,8 +92,10 @@ class CodeTensors:
             onnx.helper.make_tensor_value_info(f"{name}{_GIVEN}", self._types[name], array.shape)
             for name, array in codes.items()
         )
-        known = {value.name for value in copy.graph.output}
-        copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in {*marked} - known)
+        output_names = {value.name for value in copy.graph.output}
+        copy.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in {*marked} - output_names
+        )
         return copy, {f"{name}{_GIVEN}": array for name, array in codes.items()}
 
     def split_into_pairs(self, codes: Mapping[str, Any], marked: Sequence[str] = ()) -> ModelProto:

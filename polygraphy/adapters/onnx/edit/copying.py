@@ -144,7 +144,7 @@ def alter_node(
     node.op_type = variant.node.op
     given_names = {attribute.name for attribute in variant.node.attributes}
     attribute = [attribute for attribute in node.attribute if attribute.name in given_names]
-    attribute_values = {each.name: onnx.helper.get_attribute_value(each) for each in attribute}
+    attribute_values = {item.name: onnx.helper.get_attribute_value(item) for item in attribute}
     items = [
         onnx.helper.make_attribute(attribute.name, attribute.value)
         for attribute in variant.node.attributes

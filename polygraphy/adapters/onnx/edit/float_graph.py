@@ -150,7 +150,7 @@ def restore_activations(
     constant = constant_reader(graph)
     stored = {node.input[0]: node for node in graph.node if node.op_type == QUANTIZE}
     shifted = {name for name, node in stored.items() if is_shifted(node, constant)}
-    made, unnamed = dict(makers), {}
+    all_makers, unnamed = dict(makers), {}
     readers: dict[str, list[NodeProto]] = {}
     for node in graph.node:
         for read in dict.fromkeys(node.input):
@@ -165,22 +165,22 @@ def restore_activations(
         return {}, []
     pairs: list[MissingPair] = []
     for name, twin in removed.items():
-        others = [
+        direct_readers = [
             node for node in readers.get(name, ()) if node.op_type not in (QUANTIZE, *_SHAPE_ONLY)
         ]
         expected = {node.op_type for node in reference.readers(twin.output[0])}
-        is_read = bool(others) and all(node.op_type in expected for node in others)
+        is_read = bool(direct_readers) and all(node.op_type in expected for node in direct_readers)
         if name not in shifted and (name in fixed or not is_read):
             continue
-        raw = _restore_activation(model, name, twin, reference, made, readers)
+        raw = _restore_activation(model, name, twin, reference, all_makers, readers)
         if not raw:
             continue
         unnamed[raw] = twin.input[0]
         if is_read:
             result = twin.output[0]
             copy = f"{result}{_UNQUANTIZED}"
-            for node in others:
-                node.input[:] = [copy if one == result else one for one in node.input]
+            for node in direct_readers:
+                node.input[:] = [copy if operand == result else operand for operand in node.input]
             graph.node.append(onnx.helper.make_node("Identity", [raw], [copy]))
             pairs.append(MissingPair(result, graph.node[-1]))
     sort(graph)
@@ -239,7 +239,7 @@ def _restore_activation(
     def replace_input(old: str, new: str, nodes: Sequence[NodeProto]) -> None:
         """Replace a tensor by another one in the inputs of some nodes."""
         for node in nodes:
-            node.input[:] = [new if one == old else one for one in node.input]
+            node.input[:] = [new if operand == old else operand for operand in node.input]
         readers.setdefault(new, []).extend(nodes)
 
     reader = makers.get(result)
@@ -254,7 +254,7 @@ def _restore_activation(
     # The quantized values replace the Relu, so they are compared with its input.
     replace_input(name, raw, [node for node in before if node.op_type == QUANTIZE])
     replace_input(name, result, [node for node in before if node.op_type != QUANTIZE])
-    maker.output[:] = [raw if one == name else one for one in maker.output]
+    maker.output[:] = [raw if output == name else output for output in maker.output]
     makers.pop(name, None)
     makers[raw] = maker
     model.graph.node.append(twin)

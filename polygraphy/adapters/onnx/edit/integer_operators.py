@@ -73,7 +73,7 @@ def replace_by_pairs(model: ModelProto) -> bool:
                for node in model.graph.node):  # fmt: skip
         return False
     _Rewriter(model.graph).rewrite()
-    opset = {one.domain: one.version for one in model.opset_import}
+    opset = {entry.domain: entry.version for entry in model.opset_import}
     if opset.get("", 1) < _OPSET_OF_AXIS:
         _set_domain_of_channels(model, has_domain=_MICROSOFT in opset)
     return True
@@ -224,7 +224,9 @@ class _Rewriter:
         if at != 3 or (scale in self._weights and self._array(scale).size == 1):
             return None
         if op == "Gemm":
-            return int(not any(one.name == "transB" and one.i for one in node.attribute))
+            return int(
+                not any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
+            )
         weight = self._weights.get(node.input[at])
         return {"Conv": 0, "MatMul": max(len(weight.dims) - 1, 0) if weight else 1}.get(op)
 

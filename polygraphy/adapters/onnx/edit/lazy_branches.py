@@ -73,9 +73,9 @@ def _branch(
         if all(reads[name] == read_inside[name] for name in node.output if name):
             inside[id(node)] = node
             order.append(node)
-            taken = [*_reads(node)]
-            read_inside.update(taken)
-            pending += taken
+            names_read = [*_reads(node)]
+            read_inside.update(names_read)
+            pending += names_read
     return order[::-1]
 
 

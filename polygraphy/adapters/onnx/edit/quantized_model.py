@@ -105,9 +105,9 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
     for number, form in enumerate(forms[1:], 1) if opened.renamed else ():
         # Names do not show which form the quantizer read, but the number of counterparts does.
         order = [form, *forms[:number], *forms[number + 1 :]]
-        other = QuantizedModel(model, [FloatGraph(each.graph) for each in order])
-        if other.renamed > opened.renamed:
-            opened, opened.reference = other, form
+        alternative = QuantizedModel(model, [FloatGraph(item.graph) for item in order])
+        if alternative.renamed > opened.renamed:
+            opened, opened.reference = alternative, form
     return opened
 
 
@@ -156,8 +156,8 @@ def _add_nodes(
     graph.node.extend(nodes)
     names = {name: name in weights for node in nodes for name in node.input if name}
     graph.initializer.extend(weights[name] for name, is_weight in names.items() if is_weight)
-    made = {name for node in nodes for name in node.output}
-    free = [name for name, is_weight in names.items() if not is_weight and name not in made]
+    computed = {name for node in nodes for name in node.output}
+    free = [name for name, is_weight in names.items() if not is_weight and name not in computed]
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in free)
     graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in (nodes[-1].output if nodes else ())
@@ -284,7 +284,8 @@ class QuantizedModel:
     def requantizable_weights(self) -> dict[int, tuple[int, Sequence[int]]]:
         """Return the site before the node of each weight to quantize again, and those after it."""
         return {
-            weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
+            weight: (before, tuple(behind))
+            for weight, (before, behind) in self._weights_between.items()
         }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
@@ -297,8 +298,8 @@ class QuantizedModel:
         at = f"{again}/on"
         nodes = copy.graph.node
         nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))
-        for count, one in enumerate(behind[1:]):
-            reads = [f"{at}{count}", f"{SWITCHES}/{one}/on"]
+        for count, node_behind in enumerate(behind[1:]):
+            reads = [f"{at}{count}", f"{SWITCHES}/{node_behind}/on"]
             nodes.append(onnx.helper.make_node("Or", reads, [f"{at}{count + 1}"]))
         reads = [f"{at}{len(behind) - 1}", f"{SWITCHES}/{before}/on"]
         nodes.append(onnx.helper.make_node("And", reads, [at]))
@@ -433,7 +434,9 @@ class QuantizedModel:
                     names[name] = f"{pair.output}//{name}"
                     weights[names[name]] = array
             twin.input[:] = [names.get(name, name) for name in twin.input]
-            twin.output[:] = [f"{one}//off" if one in pair.outputs else "" for one in twin.output]
+            twin.output[:] = [
+                f"{output}//off" if output in pair.outputs else "" for output in twin.output
+            ]
             graph.node.extend(nodes_for_any_rank(twin, weights))
             return f"{pair.output}//off"
         if site.kind == "activation":
@@ -467,9 +470,11 @@ class QuantizedModel:
         """Add the sites at which nodes read a tensor without the pair that replaces its Relu."""
         by_name = {site.name: site.scheme for site in self.sites if site.kind == "activation"}
         default = Scheme("uint8", numpy.float64(1), numpy.float64(0))
-        others = (one for one in by_name.values() if one is not None and one.replaces_relu)
+        replacing_sites = (
+            site for site in by_name.values() if site is not None and site.replaces_relu
+        )
         for tensor, node in missing:
-            like = by_name.get(tensor) or next(others, default)
+            like = by_name.get(tensor) or next(replacing_sites, default)
             name, number, output = self._new_activation(tensor), len(self.sites), node.output[0]
             site = Site(name, "activation", like, format=format_of(like), is_missing=True)
             self.sites.append(site)
@@ -502,10 +507,10 @@ class QuantizedModel:
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
         """Add the site of a quantized activation."""
-        scheme, *reads = (scheme_of_node(each, constant) for each in (node, *readers))
+        scheme, *reads = (scheme_of_node(end, constant) for end in (node, *readers))
         if scheme is None or None in reads:
             return
-        read = min(filter(None, reads), key=lambda each: is_same_scheme(scheme, each))
+        read = min(filter(None, reads), key=lambda other: is_same_scheme(scheme, other))
         exact = constant(node.input[0])
         tensor = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
         name, number = self._new_activation(tensor), len(self.sites)
@@ -606,11 +611,11 @@ class QuantizedModel:
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
                 array = elements(tensor)
-                others = self._references[0].weights_with_shape(exact.shape)
+                similar_weights = self._references[0].weights_with_shape(exact.shape)
                 if (
                     array.dtype == exact.dtype
                     and is_corrected(array, exact, self.producer)
-                    and not is_nearer_to_another(array, exact, others)
+                    and not is_nearer_to_another(array, exact, similar_weights)
                 ):
                     chosen[name] = exact
         for name, exact in chosen.items():
@@ -622,7 +627,7 @@ class QuantizedModel:
         """Add the site of a corrected bias or weight, which differs from the original."""
         output, number = f"{name}{CORRECTED}", len(self.sites)
         for node in self._graph.node:
-            node.input[:] = [output if one == name else one for one in node.input]
+            node.input[:] = [output if operand == name else operand for operand in node.input]
         self._graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         values = correction.astype(numpy.float64)
         site = Site(output, "bias", None, None, values, exact, None, "float, corrected")
@@ -648,13 +653,15 @@ class QuantizedModel:
             if node.op_type == DEQUANTIZE and not reads_rows(node, makers):
                 continue
             region = operator_region(name, makers, reference, order)
-            if not any(is_coarse(one.op_type) for one in region):
+            if not any(is_coarse(member.op_type) for member in region):
                 continue
             weights = {name: reference.constant(name) for name in twin.input if name}
-            if any(array is None and one not in known_names for one, array in weights.items()):
+            if any(
+                array is None and operand not in known_names for operand, array in weights.items()
+            ):
                 continue
-            outputs = [one for one in twin.output if one in makers]
-            if name != outputs[0] or any(makers[one] is not node for one in outputs):
+            outputs = [output for output in twin.output if output in makers]
+            if name != outputs[0] or any(makers[output] is not node for output in outputs):
                 continue
             self._add_operator(outputs, twin, region, weights, constant)
 
@@ -668,7 +675,7 @@ class QuantizedModel:
     ) -> None:
         """Add the site of an operator that computes with quantized values."""
         number, name = len(self.sites), outputs[0]
-        arrays = {one: array for one, array in weights.items() if array is not None}
+        arrays = {operand: array for operand, array in weights.items() if array is not None}
         array = next((arrays[name] for name in twin.input[:2] if name in arrays), None)
         block = block_weight(region, constant, [arrays.get(name) for name in twin.input])
         if block is None:

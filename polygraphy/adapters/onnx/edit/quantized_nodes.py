@@ -188,12 +188,12 @@ def producer_of(model: ModelProto) -> str:
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
-    stored = any(one.input[0] not in makes for one in reads)
+    stored = any(reader.input[0] not in makes for reader in reads)
     # ModelOpt uses the quantizer of ONNX Runtime, but it keeps weights in floating point before
     # their Q/DQ pairs, and infers shapes itself. ONNX Runtime leaves a note in the metadata if it
     # infers them.
     is_modelopt = not stored and (
-        pairs or not any(one.key == _NOTE for one in model.metadata_props)
+        pairs or not any(prop.key == _NOTE for prop in model.metadata_props)
     )
     return "modelopt" if is_modelopt else "static"
 
@@ -235,18 +235,18 @@ def is_corrected(correction: Array, exact: Array, producer: str) -> bool:
     if not exact.size:
         return False
     error = float(numpy.sqrt(numpy.mean(numpy.square(correction - exact, dtype=numpy.float64))))
-    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (correction, exact))
+    size = max(float(numpy.sqrt(numpy.mean(numpy.square(array)))) for array in (correction, exact))
     limit = _LARGE_CORRECTION if producer == "nncf" else _CORRECTION
     return 1e-6 * size < error < limit * size
 
 
-def is_nearer_to_another(array: Array, exact: Array, others: Iterable[Array]) -> bool:
+def is_nearer_to_another(array: Array, exact: Array, weights: Iterable[Array]) -> bool:
     """Return whether a bias is much nearer to another bias of the reference than to its own."""
     error = _NEARER * float(numpy.linalg.norm(array - exact))
     return any(
-        float(numpy.linalg.norm(array - other)) < error
-        for other in others
-        if other.shape == array.shape and other is not exact
+        float(numpy.linalg.norm(array - weight)) < error
+        for weight in weights
+        if weight.shape == array.shape and weight is not exact
     )
 
 
@@ -277,7 +277,9 @@ def channel_axis(readers: Sequence[tuple[NodeProto, int]], rank: int) -> int | N
         if at != 1 or rank < 2:
             continue
         if node.op_type == "Gemm":
-            transposed = any(one.name == "transB" and one.i for one in node.attribute)
+            transposed = any(
+                attribute.name == "transB" and attribute.i for attribute in node.attribute
+            )
             return 0 if transposed else 1
         axis = {"Conv": 0, "ConvTranspose": 1, "MatMul": rank - 1}.get(node.op_type)
         if axis is not None:
@@ -310,7 +312,7 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
 
 def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
     """Set the domain of a node to one in which ONNX Runtime supports the type of its codes."""
-    opset = {one.domain: one.version for one in model.opset_import}
+    opset = {entry.domain: entry.version for entry in model.opset_import}
     if scheme.dtype in ("int16", "uint16") and opset.get("", 1) < _OPSET_OF_16_BITS:
         node.domain = _MICROSOFT
         if _MICROSOFT not in opset:
@@ -417,7 +419,9 @@ class SiteForms:
                 self._identities[makes[0]] = reads[0]
             else:
                 self._nodes.append((node, reads, outer.get(id(node), []), makes))
-        self._makers = {name: at for at, one in enumerate(self._nodes) for name in one[3] if name}
+        self._makers = {
+            name: at for at, entry in enumerate(self._nodes) for name in entry[3] if name
+        }
         self._inputs = {value.name for value in graph.input}
         del graph.node[:]
 
@@ -510,11 +514,11 @@ class SiteForms:
                 new_names.setdefault(last, name)
         if self._has_graphs:  # Subgraphs can also read weights.
             return new_names
-        taken = {name for index in chosen for name in self._nodes[index][3]} | self._inputs
-        taken.update(name for name in used if name not in self._makers)
+        taken_names = {name for index in chosen for name in self._nodes[index][3]} | self._inputs
+        taken_names.update(name for name in used if name not in self._makers)
         for name in self._exact:
-            if name in used and (plain := name.removesuffix(EXACT)) not in taken:
-                taken.add(plain)
+            if name in used and (plain := name.removesuffix(EXACT)) not in taken_names:
+                taken_names.add(plain)
                 new_names[name] = plain
         return new_names
 
@@ -596,15 +600,17 @@ def nodes_for_any_rank(node: NodeProto, weights: dict[str, Array]) -> list[NodeP
         node: the node.
         weights: the constants by name; those of the product are replaced.
     """
-    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    data, weight, *rest = node.input
-    bias = weights.get(rest[0]) if rest and rest[0] else None
+    attributes = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
+    data, weight, *bias_names = node.input
+    bias = weights.get(bias_names[0]) if bias_names and bias_names[0] else None
     is_row = bias is not None and (bias.ndim < 2 or bias.shape[0] == 1)
     if (
         node.op_type != "Gemm"
         or attributes.get("transA")
         or weight not in weights
-        or not (is_row or not any(rest))
+        or not (is_row or not any(bias_names))
     ):
         return [node]
     factors = weights[weight].T if attributes.get("transB") else weights[weight]
@@ -612,9 +618,9 @@ def nodes_for_any_rank(node: NodeProto, weights: dict[str, Array]) -> list[NodeP
     [result] = node.output
     if bias is None:
         return [onnx.helper.make_node("MatMul", [data, weight], [result], node.name)]
-    weights[rest[0]] = bias * bias.dtype.type(attributes.get("beta", 1))
+    weights[bias_names[0]] = bias * bias.dtype.type(attributes.get("beta", 1))
     product = f"{result}//product"
     return [
         onnx.helper.make_node("MatMul", [data, weight], [product], node.name),
-        onnx.helper.make_node("Add", [product, rest[0]], [result], f"{node.name}//bias"),
+        onnx.helper.make_node("Add", [product, bias_names[0]], [result], f"{node.name}//bias"),
     ]

@@ -69,14 +69,14 @@ class _IndexedGraph:
     def __init__(self, graph: GraphProto) -> None:
         """Index the nodes and constants of a graph."""
         self.nodes = [node for node in graph.node if node.op_type != "Constant"]
-        self.inputs = [one.name for one in graph.input]
-        self.outputs = [one.name for one in graph.output]
-        held = {weight.name: weight for weight in graph.initializer}
+        self.inputs = [value.name for value in graph.input]
+        self.outputs = [value.name for value in graph.output]
+        tensors = {weight.name: weight for weight in graph.initializer}
         for node in graph.node:
             if node.op_type == "Constant" and (tensor := constant_tensor(node)) is not None:
-                held[node.output[0]] = tensor
-        self._held, self._arrays = held, dict[str, Any]()
-        self.inputs = [name for name in self.inputs if name not in held]
+                tensors[node.output[0]] = tensor
+        self._held, self._arrays = tensors, dict[str, Any]()
+        self.inputs = [name for name in self.inputs if name not in tensors]
         self.makers = {name: node for node in self.nodes for name in node.output if name}
         self.readers: dict[str, list[NodeProto]] = {}
         for node in self.nodes:
@@ -215,13 +215,13 @@ class _Pairs:
                 self._known[twin_name] = name
         self._name_weights(node, twin)
         reads = [name for name in twin.input if name and self._reference.constant(name) is None]
-        own = [self._source(name) for name in node.input if name and self._is_data(name)]
-        if len(reads) == len(own) == 1 and reads[0] not in self._known:
-            self._known[reads[0]] = own[0]
-            maker = self._own.makers.get(own[0])
+        own_reads = [self._source(name) for name in node.input if name and self._is_data(name)]
+        if len(reads) == len(own_reads) == 1 and reads[0] not in self._known:
+            self._known[reads[0]] = own_reads[0]
+            maker = self._own.makers.get(own_reads[0])
             twin_maker = self._reference.makers.get(reads[0])
-            if maker is not None and twin_maker is not None and own[0] not in self.tensors:
-                self.tensors[own[0]] = reads[0]
+            if maker is not None and twin_maker is not None and own_reads[0] not in self.tensors:
+                self.tensors[own_reads[0]] = reads[0]
 
     def _name_weights(self, node: NodeProto, twin: NodeProto) -> None:
         """Record the weights that DequantizeLinear reads for a node, under the names that they have
@@ -231,8 +231,12 @@ class _Pairs:
             maker = self._own.makers.get(name)
             if maker is None or maker.op_type != "DequantizeLinear" or not twin_name:
                 continue
-            own, expected = self._own.constant(name), self._reference.constant(twin_name)
-            is_same = own is not None and expected is not None and own.shape == expected.shape
+            own_weight, expected = self._own.constant(name), self._reference.constant(twin_name)
+            is_same = (
+                own_weight is not None
+                and expected is not None
+                and own_weight.shape == expected.shape
+            )
             if is_same and twin_name not in self._named:
                 self._named.add(twin_name)
                 self.tensors[name] = twin_name
@@ -247,7 +251,7 @@ class _Pairs:
             has_bias = len(twin.input) > 2 and bool(twin.input[2])
             ops = ("Cast", "Mul", "Add") if has_bias else ("Cast", "Mul")
         for op in ops:
-            behind = [one for one in self._own.readers.get(name, ()) if one.op_type == op]
+            behind = [reader for reader in self._own.readers.get(name, ()) if reader.op_type == op]
             if len(behind) != 1:
                 return name
             name = behind[0].output[0]
@@ -295,14 +299,18 @@ class _Pairs:
         """Return the cosine similarity of the largest weights of two nodes; 0 if their shapes
         differ.
         """
-        expected = max(self._weights(self._reference, twin), key=lambda one: one.size)
-        own = self._packed_weight(node)
-        if own is None:
-            own = max(self._weights(self._own, node), key=lambda one: one.size, default=None)
-        if own is None or own.size != expected.size:
+        expected = max(self._weights(self._reference, twin), key=lambda weight: weight.size)
+        own_weight = self._packed_weight(node)
+        if own_weight is None:
+            own_weight = max(
+                self._weights(self._own, node), key=lambda weight: weight.size, default=None
+            )
+        if own_weight is None or own_weight.size != expected.size:
             return 0.0
-        forms = [own] if own.shape == expected.shape or own.ndim != 2 else []
-        forms += [own.T] if own.ndim == 2 and own.T.shape == expected.shape else []
+        forms = [own_weight] if own_weight.shape == expected.shape or own_weight.ndim != 2 else []
+        forms += (
+            [own_weight.T] if own_weight.ndim == 2 and own_weight.T.shape == expected.shape else []
+        )
         return max((_cosine(form, expected) for form in forms), default=0.0)
 
     def _packed_weight(self, node: NodeProto) -> Array | None:
@@ -332,13 +340,17 @@ class _Pairs:
             expected = self._reference.constant(twin_name) if twin_name else None
             if expected is None:
                 continue
-            own = self._own.constant(name) if name else None
-            if own is None or own.shape != expected.shape:
+            own_weight = self._own.constant(name) if name else None
+            if own_weight is None or own_weight.shape != expected.shape:
                 return False
-            if not is_float(expected) and not numpy.array_equal(own, expected):
+            if not is_float(expected) and not numpy.array_equal(own_weight, expected):
                 return False
-        options = {one.name: one for one in node.attribute}
-        return all(options[one.name] == one for one in twin.attribute if one.name in options)
+        options = {attribute.name: attribute for attribute in node.attribute}
+        return all(
+            options[attribute.name] == attribute
+            for attribute in twin.attribute
+            if attribute.name in options
+        )
 
 
 def _is_same_operator(node: NodeProto, twin: NodeProto) -> bool:
@@ -352,18 +364,22 @@ def _is_same_operator(node: NodeProto, twin: NodeProto) -> bool:
 def _cosine(array: Array, other_array: Array) -> float:
     """Return the cosine similarity of two arrays, of some elements of large ones."""
     step = max(1, array.size // _SAMPLE)
-    one, other = (each.reshape(-1)[::step].astype(float) for each in (array, other_array))
-    size = float(numpy.linalg.norm(one) * numpy.linalg.norm(other))
-    return float(one @ other) / size if size > 0 else 0.0
+    vector, other_vector = (
+        operand.reshape(-1)[::step].astype(float) for operand in (array, other_array)
+    )
+    size = float(numpy.linalg.norm(vector) * numpy.linalg.norm(other_vector))
+    return float(vector @ other_vector) / size if size > 0 else 0.0
 
 
 def _rename(graph: GraphProto, tensors: Mapping[str, str], nodes: Mapping[str, NodeProto]) -> None:
     """Rename tensors and nodes of a graph; inputs and outputs keep their names."""
-    fixed = {one.name for one in (*graph.input, *graph.output)}
+    fixed = {value.name for value in (*graph.input, *graph.output)}
     names = {old: new for old, new in tensors.items() if old not in fixed and new not in fixed}
-    taken = {name for node in graph.node for name in (*node.input, *node.output)} - names.keys()
-    taken |= {weight.name for weight in graph.initializer}
-    clashes = {new: f"{new}//own" for new in names.values() if new in taken}
+    taken_names = {
+        name for node in graph.node for name in (*node.input, *node.output)
+    } - names.keys()
+    taken_names |= {weight.name for weight in graph.initializer}
+    clashes = {new: f"{new}//own" for new in names.values() if new in taken_names}
 
     def change(name: str) -> str:
         """Return the new name of a tensor."""

@@ -28,16 +28,16 @@ _LEAST_OPSET = {"int8": 13, "uint8": 13, "int4": 21, "uint4": 21, "int16": 21, "
 def replace_products(model: ModelProto) -> bool:
     """Replace Cast, Sub and Mul of stored integers with DequantizeLinear; return whether there were
     any."""
-    versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = max(versions, default=1)
     graph = model.graph
-    held = _constants(graph)
+    weights = _constants(graph)
     makers = {name: node for node in graph.node for name in node.output}
-    found = False
+    replaced_any = False
     for node in graph.node:
         if node.op_type != "Mul":
             continue
-        parts = _parts(node, makers, held)
+        parts = _parts(node, makers, weights)
         if parts is None or opset < _LEAST_OPSET.get(parts[0].dtype.name, opset + 1):
             continue
         codes, zero, scale = parts
@@ -55,17 +55,17 @@ def replace_products(model: ModelProto) -> bool:
         node.input[:], node.output[:] = names, [output]
         if scale.size > 1:
             node.attribute.append(onnx.helper.make_attribute("axis", axis))
-        found = True
-    return found
+        replaced_any = True
+    return replaced_any
 
 
 def _constants(graph: GraphProto) -> dict[str, Any]:
     """Return initializers and Constant nodes by name."""
-    held = {weight.name: weight for weight in graph.initializer}
+    weights = {weight.name: weight for weight in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and (tensor := constant_tensor(node)) is not None:
-            held[node.output[0]] = tensor
-    return held
+            weights[node.output[0]] = tensor
+    return weights
 
 
 def _parts(

@@ -373,8 +373,8 @@ class _Simplification:
             results = [name for name, _ in pairs if name in outputs]
             if results:
                 # An output keeps its name; its operand takes over the name if possible.
-                [(name, source), *others] = pairs
-                if others or source not in computed or source in outputs or source in final:
+                [(name, source), *other_pairs] = pairs
+                if other_pairs or source not in computed or source in outputs or source in final:
                     continue
                 if source in noted:
                     continue

@@ -84,7 +84,7 @@ def equal_elements(left: Element, right: Element) -> Element:
     if left == right or (isinstance(left, int) and isinstance(right, int)):
         return int(left == right)
     # A dimension is never negative.
-    return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
+    return 0 if any(isinstance(element, int) and element < 0 for element in (left, right)) else None
 
 
 def choose_element(condition: Element, left: Element, right: Element) -> Element:

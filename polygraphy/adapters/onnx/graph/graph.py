@@ -55,7 +55,7 @@ def _refuse_duplicates(graph: GraphProto) -> None:
         for name in filter(None, node.output):
             if name in makers:
                 both_text = " and ".join(
-                    f"the {each.op_type} node {each.name!r}" for each in (makers[name], node)
+                    f"the {maker.op_type} node {maker.name!r}" for maker in (makers[name], node)
                 )
                 raise ModelError(
                     f"Tensor {name!r} of graph {graph.name!r} is computed twice: by {both_text}."

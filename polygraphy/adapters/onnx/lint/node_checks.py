@@ -134,8 +134,8 @@ def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterato
                     f" graph declares {shape}"
                 )
                 named = {dim: size for dim, size in sizes.items() if dim in dims}
-                known = ", ".join(f"{dim} is {size}" for dim, size in named.items())
-                text += f", where {known}." if known else "."
+                known_dims = ", ".join(f"{dim} is {size}" for dim, size in named.items())
+                text += f", where {known_dims}." if known_dims else "."
                 yield InvalidNode(index, node.op_type, text, SHAPE, name)
                 break
 
@@ -159,7 +159,9 @@ class NodeChecks:
         self._model = model
         self._chosen = chosen
         self._opsets = _opsets(model.opset_import)
-        self._functions = {(each.domain, each.name): each for each in model.functions}
+        self._functions = {
+            (function.domain, function.name): function for function in model.functions
+        }
         self._indices = {
             tensor.name: tensor
             for tensor in model.graph.initializer
@@ -240,15 +242,15 @@ class NodeChecks:
                 yield entry, None
             else:
                 broken = [*self._violations(node, types, data)]
-                for one in broken:
+                for broken_node in broken:
                     yield LintEntry(
                         EXCEPTION,
                         Source.SHAPES,
-                        one.message,
+                        broken_node.message,
                         (label,),
                         node.op_type,
                         is_requirement=True,
-                    ), one
+                    ), broken_node
                 try:
                     output_types = self._infer_output_types(node, types, data)
                 except _Contradiction as error:
@@ -428,15 +430,15 @@ def wrong_call(node: NodeProto, function: FunctionProto) -> Iterator[Violation]:
     """Yield violations if a node has more inputs, or more or fewer outputs, than the function that
     it calls.
     """
-    given, most = len(node.input), len(function.input)
-    if given > most:
+    count, most = len(node.input), len(function.input)
+    if count > most:
         requirement = f"at most {count_text(most, 'input')}"
-        yield Violation(node.op_type, requirement, f"it has {given}", TYPE)
-    given, expected = len(node.output), len(function.output)
-    if given != expected:
-        more = " ('' for each unused one)" if given < expected else ""
+        yield Violation(node.op_type, requirement, f"it has {count}", TYPE)
+    count, expected = len(node.output), len(function.output)
+    if count != expected:
+        more = " ('' for each unused one)" if count < expected else ""
         requirement = f"{count_text(expected, 'output')}{more}"
-        yield Violation(node.op_type, requirement, f"it has {given}", TYPE)
+        yield Violation(node.op_type, requirement, f"it has {count}", TYPE)
 
 
 class _Contradiction(Exception):
@@ -449,7 +451,7 @@ _HIGHEST = 2**31 - 1
 
 def _opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """Return the imported version of each domain, at most the highest that the package supports."""
-    return {each.domain: min(each.version, _HIGHEST) for each in imports}
+    return {entry.domain: min(entry.version, _HIGHEST) for entry in imports}
 
 
 def _context(ir_version: int, opsets: dict[str, int]) -> Any:
@@ -466,12 +468,13 @@ def _disagreements(
     """Yield a phrase for each tensor whose shape or data type differs from the declaration."""
     for name, inferred in result.items():
         if name in stated:
-            kinds = [kind_of(one) for one in (inferred, stated[name])]
+            kinds = [kind_of(declared) for declared in (inferred, stated[name])]
             if "" not in kinds and kinds[0] != kinds[1]:
                 yield f"Output: '{name}' is a {kinds[0]}, but the graph declares a {kinds[1]}."
                 continue
             types = [
-                _TYPES.from_native(one.tensor_type.elem_type) for one in (inferred, stated[name])
+                _TYPES.from_native(declared.tensor_type.elem_type)
+                for declared in (inferred, stated[name])
             ]
             if None not in types and types[0] is not types[1]:
                 own_names, declared = (kind.name for kind in types if kind is not None)
@@ -512,15 +515,18 @@ def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
     """Yield a violation for the first input whose data type the operator does not accept."""
     formal = list(schema.inputs)
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     for position, operand in enumerate(call.inputs):
         if operand is None or operand.dtype not in _type_names() or not formal:
             continue
         kind = formal[min(position, len(formal) - 1)].type_str
         types = list(allowed.get(kind, [kind]))
         if f"tensor({_type_names()[operand.dtype]})" not in types:
-            own = {f"tensor({spelled})": name for name, spelled in _type_names().items()}
-            names = [own.get(one, one) for one in types]
+            type_names = {f"tensor({spelled})": name for name, spelled in _type_names().items()}
+            names = [type_names.get(spelled, spelled) for spelled in types]
             more = f" and {len(names) - _MOST_TYPES} more" if len(names) > _MOST_TYPES + 1 else ""
             shown = ", ".join(names[:_MOST_TYPES] if more else names)
             actual = f"{operand.name!r} is {operand.dtype}"
@@ -540,7 +546,10 @@ def _forbidden_results(call: OperatorCall, schema: Any) -> Iterator[Violation]:
     return.
     """
     formal = list(schema.outputs)
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     for name in _CHOSEN_TYPES:
         number = call.attributes.get(name)
         if not number or not formal:
@@ -568,9 +577,9 @@ def _missing_parts(call: OperatorCall, node: NodeProto, schema: Any) -> Iterator
             text = f"at {limit} {count_text(required, kind)}"
             yield Violation(call.op, text, f"it has {count}", SHAPE)
             return
-    given = {attribute.name for attribute in node.attribute}
+    given_names = {attribute.name for attribute in node.attribute}
     for name, attribute in schema.attributes.items():
-        if attribute.required and name not in given:
+        if attribute.required and name not in given_names:
             yield Violation(call.op, f"attribute {name!r}", "it is missing", ATTRIBUTE)
 
 
@@ -579,8 +588,12 @@ def _body_of(graph: GraphProto) -> Body:
     weights = {weight.name for weight in graph.initializer}
     return Body(
         graph.name,
-        [_typed_operand(one.name, one.type) for one in graph.input if one.name not in weights],
-        [_typed_operand(one.name, one.type) for one in graph.output],
+        [
+            _typed_operand(value.name, value.type)
+            for value in graph.input
+            if value.name not in weights
+        ],
+        [_typed_operand(value.name, value.type) for value in graph.output],
     )
 
 

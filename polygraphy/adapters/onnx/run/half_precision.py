@@ -652,9 +652,9 @@ def _with_rounded_weights(
     model does not store, because an operator such as Gelu contains them."""
     kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
-    tensors = [one for one in _named_weights(narrow) if one[1].data_type == dtype.onnx()]
+    tensors = [weight for weight in _named_weights(narrow) if weight[1].data_type == dtype.onnx()]
     stored = {name for name, _ in tensors}
-    numbers = {elements(one).item() for _, one in tensors if elements(one).size == 1}
+    numbers = {elements(weight).item() for _, weight in tensors if elements(weight).size == 1}
     for tensor in _weights(model, kept_names, stored):
         weights = elements(tensor)
         if keeps_range:

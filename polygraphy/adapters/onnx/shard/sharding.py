@@ -346,10 +346,10 @@ def find_shard_hints(
     _check("Parallelism", parallelism, (CONTEXT, TENSOR))
     _check("Type", cp_type, (_NATIVE, _FUSED))
     _check("Reduction", reduce_op, REDUCTIONS)
-    given = evaluate(model)
-    with translate_model_faults(given):
-        graph = given.graph
-        infos = value_infos(given)
+    proto = evaluate(model)
+    with translate_model_faults(proto):
+        graph = proto.graph
+        infos = value_infos(proto)
         layers = list(attention_layers(graph, scale_is_computed=attention_pattern == 1))
         for layer in layers:
             G_LOGGER.info(f"Found attention layer with Q tensor {layer.q}")

@@ -260,14 +260,14 @@ def weight_problem(tensor: TensorProto) -> str:
     if min(dims, default=0) < 0:
         return f"{name} has the shape {dims}, with a negative dimension."
     if tensor.HasField("raw_data"):
-        unit, required, given = "byte", byte_size(tensor), len(tensor.raw_data)
+        unit, required, available = "byte", byte_size(tensor), len(tensor.raw_data)
     elif (field := _FIELDS.get(types.Name(tensor.data_type))) is not None:
-        unit, required, given = "value", prod(dims), len(getattr(tensor, field))
+        unit, required, available = "value", prod(dims), len(getattr(tensor, field))
     else:
         return ""
-    if given == required:
+    if available == required:
         return ""
-    return f"{name} of shape {dims} requires {count_text(required, unit)}, but has {given}."
+    return f"{name} of shape {dims} requires {count_text(required, unit)}, but has {available}."
 
 
 def _elements_in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:

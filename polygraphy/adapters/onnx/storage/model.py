@@ -121,8 +121,9 @@ class _MessageCopier:
                     )
                     for key, value in location.items()
                 )
-                kept = self._mapped[start:begin] + self._mapped[after:end]
-                return kept + entries + b"\x70\x01"  # The encoded field `data_location = EXTERNAL`.
+                remaining = self._mapped[start:begin] + self._mapped[after:end]
+                # The last bytes encode the field `data_location = EXTERNAL`.
+                return remaining + entries + b"\x70\x01"
         return self._mapped[start:end]
 
 

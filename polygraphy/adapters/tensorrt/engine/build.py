@@ -141,7 +141,9 @@ class _Signals:
         getsignals = {
             number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
         }
-        self._handlers = {number: each for number, each in getsignals.items() if callable(each)}
+        self._handlers = {
+            number: handler for number, handler in getsignals.items() if callable(handler)
+        }
         for number in self._handlers:
             signal.signal(number, self._handle)
         try:

@@ -63,9 +63,9 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
             _write_stream(dest, _serialize_cache(cache))
             return
         with _lock_file(dest):
-            known = _read_if_present(dest)
-            if known:
-                _merge_caches(config, cache, known, dest)
+            previous = _read_if_present(dest)
+            if previous:
+                _merge_caches(config, cache, previous, dest)
             with atomic_file(dest) as stream:
                 stream.write(_serialize_cache(cache))
     G_LOGGER.info(f"Saved the timing cache to {Path(dest).absolute()}")

@@ -13,15 +13,19 @@ from polygraphy.cli.declare.kinds.base import ByteSize
 _DEFAULT_MODES = ("none", "prefer", "obey")
 
 
-def _match_word(word: str, known: Sequence[str], what: str) -> str:
+def _match_word(word: str, known_words: Sequence[str], what: str) -> str:
     """Return the spelling of a word in a list of known ones; raise BadValue for an unknown word."""
     lowered = word.lower()
-    if lowered in known:
+    if lowered in known_words:
         return lowered
     from difflib import get_close_matches
 
-    matches = get_close_matches(lowered, known, n=2)
-    advice = f"did you mean {' or '.join(matches)}" if matches else f"available: {', '.join(known)}"
+    matches = get_close_matches(lowered, known_words, n=2)
+    advice = (
+        f"did you mean {' or '.join(matches)}"
+        if matches
+        else f"available: {', '.join(known_words)}"
+    )
     raise BadValue(f"{word!r} is not a known {what}; {advice}")
 
 
@@ -119,9 +123,9 @@ class Constraints(Kind):
         """Set the allowed words and data types."""
         self._per_layer = PerNameOnly(DataType(), "LAYER")
 
-    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+    def ends_before(self, word: str, taken_words: Sequence[str]) -> bool:
         """Return whether a word follows one of the modes, which must be the only word."""
-        return bool(taken) and taken[0].lower() in _DEFAULT_MODES
+        return bool(taken_words) and taken_words[0].lower() in _DEFAULT_MODES
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the word, or a dictionary from layers to data types."""

@@ -110,14 +110,14 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
             )
 
 
-def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
+def _complete_ranges(ranges: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
     """Return minimum, optimum and maximum of a range, by name; a missing one equals the one before
     it.
     """
-    optimum = given.get("opt", given.get("min", given.get("max")))
+    optimum = ranges.get("opt", ranges.get("min", ranges.get("max")))
     assert optimum is not None
-    largest = given.get("max", optimum)
-    smallest = given.get("min")
+    largest = ranges.get("max", optimum)
+    smallest = ranges.get("min")
     if smallest is None and data and _is_within(_extreme(data, min), optimum):
         smallest = _extreme(data, min)
     ends = {"min": smallest, "opt": optimum, "max": largest}

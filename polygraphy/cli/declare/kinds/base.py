@@ -36,9 +36,9 @@ class Kind:
         self.metavar = metavar or self.metavar
         self.nargs = self.nargs if nargs is None else nargs
 
-    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
-        """Return whether a word after `taken` cannot be a value of the option, so that it is an
-        argument of the command."""
+    def ends_before(self, word: str, taken_words: Sequence[str]) -> bool:
+        """Return whether a word after `taken_words` cannot be a value of the option, so that it
+        is an argument of the command."""
         return False
 
     def parse(self, words: Sequence[str]) -> Any:
@@ -319,9 +319,9 @@ class Choices(Choice, Texts):
 
     nargs = "+"
 
-    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+    def ends_before(self, word: str, taken_words: Sequence[str]) -> bool:
         """Return whether a word after the first one is not a choice."""
-        return bool(taken) and word not in (self.choices or ())
+        return bool(taken_words) and word not in (self.choices or ())
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the choices, without repetitions."""

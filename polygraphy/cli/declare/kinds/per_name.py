@@ -104,9 +104,9 @@ class Preprocessing(Kind):
     nargs = "+"
     metavar = "STEP=VALUE"
 
-    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+    def ends_before(self, word: str, taken_words: Sequence[str]) -> bool:
         """Return whether a word is not a preprocessing step."""
-        return bool(taken) and "=" not in word
+        return bool(taken_words) and "=" not in word
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the values by step."""
@@ -191,7 +191,7 @@ class Providers(Texts):
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
         """Return a word per provider."""
-        return [each if isinstance(each, str) else _provider_word(*each) for each in value]
+        return [item if isinstance(item, str) else _provider_word(*item) for item in value]
 
 
 def _parse_provider(word: str) -> Provider:
@@ -293,14 +293,14 @@ def is_by_x(text: str) -> bool:
 def _entries(word: str) -> list[str]:
     """Return the parts of a word, split at commas that a name with a shape follows."""
     entries: list[str] = []
-    rest = word
-    while rest:
-        in_quotes = _QUOTED.match(rest)
+    remainder = word
+    while remainder:
+        in_quotes = _QUOTED.match(remainder)
         # Search after the quoted name, but include its colon.
         start = in_quotes.end() - 1 if in_quotes else 0
-        commas = (match.start() for match in _COMMA.finditer(rest, start) if match["comma"])
-        comma = next(commas, len(rest))
-        part, rest = rest[:comma], rest[comma + 1 :]
+        commas = (match.start() for match in _COMMA.finditer(remainder, start) if match["comma"])
+        comma = next(commas, len(remainder))
+        part, remainder = remainder[:comma], remainder[comma + 1 :]
         if entries and ":" not in part:
             entries[-1] += f",{part}"
         else:
