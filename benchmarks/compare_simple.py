@@ -169,12 +169,12 @@ def everything(a: Array, b: Array, tolerance: float, threads: int) -> None:
 
 
 def timed(work: Callable[[], Any], repeats: int) -> float:
-    found = []
+    seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
 
 
 def resident(field: str) -> float:

@@ -45,10 +45,10 @@ def save_chain(path: Path, blocks: int, outputs: int, changed: int | None = None
         nodes.append(helper.make_node("MatMul", [source, f"w{at}"], [f"m{at}"], name=f"mul{at}"))
         nodes.append(helper.make_node("Relu", [f"m{at}"], [f"y{at}"], name=f"relu{at}"))
     names = [f"y{at}" for at in range(blocks - outputs, blocks)]
-    x, *made = (
-        helper.make_tensor_value_info(each, TensorProto.FLOAT, shape) for each in ["x", *names]
+    x, *output_infos = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ["x", *names]
     )
-    graph = helper.make_graph(nodes, "chain", [x], made, weights)
+    graph = helper.make_graph(nodes, "chain", [x], output_infos, weights)
     opsets = [helper.make_opsetid("", 17)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
 
@@ -58,7 +58,7 @@ def save_nan(path: Path) -> None:
     from onnx import TensorProto, helper, save
 
     nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Log", ["n"], ["y"])]
-    x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [2]) for each in "xy")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(
         helper.make_graph(nodes, "nan", [x], [y]), opset_imports=opsets, ir_version=8
@@ -101,8 +101,8 @@ def cases() -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         save_chain(folder / "good.onnx", 83, 1)
         save_chain(folder / "bad.onnx", 83, 1, changed=40)
         save_chain(folder / "good3.onnx", 12, 3)
@@ -117,7 +117,7 @@ def main() -> None:
             head, check, tail = command.partition(" --check ")
             option = "-v" if check else "--log-format legacy"
             every = f"{head} {option}{check}{tail}"
-            counts = [lines(folder, "polygraphy", *each.split()) for each in (every, command)]
+            counts = [lines(folder, "polygraphy", *line.split()) for line in (every, command)]
             print(f"| {title} | {before} | {counts[0]:,} | {counts[1]:,} |", flush=True)
         quiet = lines(folder, "pytest", "-q", "--show-capture=no", "test_models.py")
         print(

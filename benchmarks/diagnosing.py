@@ -71,10 +71,10 @@ def command(*words: str, code: int) -> Cost:
         stderr=subprocess.STDOUT,
     )
     assert process.stdout is not None
-    said = process.stdout.read().decode()
+    output = process.stdout.read().decode()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == code, said
+    assert process.returncode == code, output
     clock = time.perf_counter() - start
     return Cost(usage.ru_utime + usage.ru_stime, clock, usage.ru_maxrss * 1024)
 
@@ -88,24 +88,26 @@ def least(costs: list[Cost]) -> Cost:
     )
 
 
-def quantized_twice(tensor: str, made: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+def quantized_twice(
+    tensor: str, result: str
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """Return two quantizations with other scales, which make one tensor of another."""
     weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "middle": np.uint8(128)}
     nodes = []
     for number, scale in enumerate(("fine", "coarse")):
-        last = made if number else "once"
-        held = [f"quantized_{number}", scale, "middle"]
-        nodes.append(helper.make_node("QuantizeLinear", [tensor, scale, "middle"], held[:1]))
-        nodes.append(helper.make_node("DequantizeLinear", held, [last]))
+        last = result if number else "once"
+        operands = [f"quantized_{number}", scale, "middle"]
+        nodes.append(helper.make_node("QuantizeLinear", [tensor, scale, "middle"], operands[:1]))
+        nodes.append(helper.make_node("DequantizeLinear", operands, [last]))
         tensor = last
     return nodes, [numpy_helper.from_array(np.asarray(v), name) for name, v in weights.items()]
 
 
 def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.ModelProto:
     """Return a copy with quantizations behind a Relu, Neg or Tanh, or another, in the middle."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
     ops = (op,) if op else ("Relu", "Neg", "Tanh")
     places = [i for i, node in enumerate(graph.node) if node.op_type in ops]
     place = places[int(len(places) * share)]
@@ -121,20 +123,20 @@ def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.Mod
     del graph.node[place + 1 :]
     graph.node.extend([*nodes, *after])
     graph.initializer.extend(weights)
-    return made
+    return copy
 
 
 def chain(nodes: int) -> onnx.ModelProto:
     """Return rotations, each followed by Neg: nothing fades, and rounding adds up slowly."""
     rng = np.random.default_rng(0)
-    made, weights, tensor = [], [], "x"
+    chain, weights, tensor = [], [], "x"
     for layer in range(nodes // 2):
         weight = np.linalg.qr(rng.standard_normal((16, 16)))[0].astype(np.float32)
         weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        made.append(helper.make_node("MatMul", [tensor, f"w{layer}"], [f"m{layer}"]))
-        made.append(helper.make_node("Neg", [f"m{layer}"], [f"n{layer}"]))
+        chain.append(helper.make_node("MatMul", [tensor, f"w{layer}"], [f"m{layer}"]))
+        chain.append(helper.make_node("Neg", [f"m{layer}"], [f"n{layer}"]))
         tensor = f"n{layer}"
-    return _model(made, weights, [8, 16], tensor)
+    return _model(chain, weights, [8, 16], tensor)
 
 
 def recognizer() -> onnx.ModelProto:
@@ -173,27 +175,27 @@ def detector() -> onnx.ModelProto:
 
 def other_weight(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of which a weight in the middle is half as large again."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    weights = [one for one in made.graph.initializer if len(one.dims) == 4]
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    weights = [weight for weight in copy.graph.initializer if len(weight.dims) == 4]
     weight = weights[len(weights) // 2]
     array = numpy_helper.to_array(weight) * np.float32(1.5)
     weight.CopyFrom(numpy_helper.from_array(array, weight.name))
-    return made
+    return copy
 
 
 def large_tensors() -> onnx.ModelProto:
     """Return convolutions of large images, each behind a Tanh."""
     rng = np.random.default_rng(0)
-    made, weights, tensor = [], [], "x"
+    nodes, weights, tensor = [], [], "x"
     for layer in range(LAYERS):
         weight = rng.standard_normal((CHANNELS, CHANNELS, 3, 3), dtype=np.float32) / 6
         weights.append(numpy_helper.from_array(weight, f"w{layer}"))
         inputs = [tensor, f"w{layer}"]
-        made.append(helper.make_node("Conv", inputs, [f"c{layer}"], pads=[1] * 4))
-        made.append(helper.make_node("Tanh", [f"c{layer}"], [f"t{layer}"]))
+        nodes.append(helper.make_node("Conv", inputs, [f"c{layer}"], pads=[1] * 4))
+        nodes.append(helper.make_node("Tanh", [f"c{layer}"], [f"t{layer}"]))
         tensor = f"t{layer}"
-    return _model(made, weights, [1, CHANNELS, SIDE, SIDE], tensor)
+    return _model(nodes, weights, [1, CHANNELS, SIDE, SIDE], tensor)
 
 
 def _model(
@@ -215,18 +217,18 @@ def measured(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool)
     return [least(runs), least(diagnoses)]
 
 
-def measured_saved(right: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
+def measured_saved(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
     """Return the same against all tensors of a model that is right, saved before."""
     path, saved, data = (str(folder / name) for name in ("model.onnx", "all.json", "in.json"))
-    onnx.save(right, path)
+    onnx.save(healthy, path)
     every = ("--onnxrt", "--onnx-outputs", "mark", "all")
     command("run", path, *every, "--save-outputs", saved, "--save-inputs", data, code=0)
-    onnx.save(other_weight(right) if is_faulty else right, path)
-    given, runs, diagnoses = ("--load-inputs", data), [], []
+    onnx.save(other_weight(healthy) if is_faulty else healthy, path)
+    data_words, runs, diagnoses = ("--load-inputs", data), [], []
     for _ in range(RUNS):
-        compared = ("--load-outputs", saved, *given)
+        compared = ("--load-outputs", saved, *data_words)
         runs.append(command("run", path, *every, *compared, code=int(is_faulty)))
-        words = ("diagnose", path, "--onnxrt", "--golden", saved, *given)
+        words = ("diagnose", path, "--onnxrt", "--golden", saved, *data_words)
         diagnoses.append(command(*words, code=int(is_faulty)))
     return [least(runs), least(diagnoses)]
 

@@ -24,12 +24,12 @@ REPEATS = 5
 
 
 def seconds(what: Callable[[], object]) -> float:
-    taken = []
+    seconds = []
     for _ in range(REPEATS):
         start = time.perf_counter()
         what()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
 
 
 def process(code: str) -> float:
@@ -65,11 +65,11 @@ def main() -> None:
     bare, imported = process("import onnx"), process("import onnx, onnx_ir")
     print(f"  import onnx, a process        {bare:.2f} s")
     print(f"  import onnx_ir on top         {imported - bare:.2f} s")
-    made = seconds(lambda: onnx_ir.from_proto(model))
-    print(f"  message to graph              {made:.2f} s")
+    spent = seconds(lambda: onnx_ir.from_proto(model))
+    print(f"  message to graph              {spent:.2f} s")
     back = seconds(lambda: onnx_ir.to_proto(graph))
     print(f"  graph to message              {back:.2f} s")
-    print(f"  together                      {imported - bare + made + back:.2f} s")
+    print(f"  together                      {imported - bare + spent + back:.2f} s")
     before = small_model()
     after = onnx_ir.to_proto(onnx_ir.from_proto(before))
     parts: dict[str, Callable[[onnx.ModelProto], object]] = {

@@ -47,19 +47,19 @@ def value(name: str, shape: list[object]) -> onnx.ValueInfoProto:
 def save_chain(path: Path, nodes: int) -> None:
     """Save a model of many small nodes with a weight each."""
     rng = np.random.RandomState(0)
-    made, weights, last = [], [], "x"
+    chain, weights, last = [], [], "x"
     for index in range(nodes):
         if index % 2:
-            made.append(helper.make_node("Relu", [last], [f"t{index}"], name=f"relu_{index}"))
+            chain.append(helper.make_node("Relu", [last], [f"t{index}"], name=f"relu_{index}"))
         else:
             array = rng.rand(16).astype(np.float32)
             weights.append(numpy_helper.from_array(array, f"w{index}"))
-            made.append(
+            chain.append(
                 helper.make_node("Add", [last, f"w{index}"], [f"t{index}"], name=f"add_{index}")
             )
         last = f"t{index}"
     graph = helper.make_graph(
-        made, "chain", [value("x", ["n", 16])], [value(last, ["n", 16])], weights
+        chain, "chain", [value("x", ["n", 16])], [value(last, ["n", 16])], weights
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
 
@@ -70,7 +70,7 @@ def save_layers(path: Path, size: int, layers: int, *, external: bool) -> None:
     array = rng.rand(size, size).astype(np.float32)
     # Two of four elements are zero, so that the search for 2:4 sparsity must check all groups.
     array[::2] = 0
-    made, weights, last = [], [], "x"
+    nodes, weights, last = [], [], "x"
     for index in range(layers):
         tensor = numpy_helper.from_array(array, f"w{index}")
         if external:
@@ -83,12 +83,12 @@ def save_layers(path: Path, size: int, layers: int, *, external: bool) -> None:
             with (path.parent / "weights.bin").open("ab") as stream:
                 stream.write(raw)
         weights.append(tensor)
-        made.append(
+        nodes.append(
             helper.make_node("MatMul", [last, f"w{index}"], [f"t{index}"], name=f"m{index}")
         )
         last = f"t{index}"
     graph = helper.make_graph(
-        made, "layers", [value("x", ["n", size])], [value(last, ["n", size])], weights
+        nodes, "layers", [value("x", ["n", size])], [value(last, ["n", size])], weights
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     path.write_bytes(model.SerializeToString())
@@ -102,7 +102,7 @@ def save_all(chain: Path, large: Path, embedded: Path, layers: int) -> None:
 
 def measured(argv: list[str]) -> tuple[float, float]:
     """Return the median seconds of a process and its largest memory in MiB."""
-    taken = []
+    seconds = []
     peak = 0.0
     for _ in range(REPEATS):
         start = time.perf_counter()
@@ -113,9 +113,9 @@ def measured(argv: list[str]) -> tuple[float, float]:
             file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
         )
         _, _, usage = os.wait4(pid, 0)
-        taken.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
         peak = max(peak, usage.ru_maxrss / 1024)
-    return statistics.median(taken), peak
+    return statistics.median(seconds), peak
 
 
 def main() -> None:
@@ -143,8 +143,8 @@ def main() -> None:
             floor = measured([sys.executable, "-c", LOAD, words[0]])
             line += f"; onnx.load {floor[0]:.3f} s, {floor[1]:.0f} MiB; {ours[0] / floor[0]:.2f}"
             if NVIDIA:
-                theirs = measured([*nvidia(NVIDIA), "inspect", "model", *words])
-                line += f"; NVIDIA {theirs[0]:.3f} s, {theirs[1]:.0f} MiB"
+                nvidia_figures = measured([*nvidia(NVIDIA), "inspect", "model", *words])
+                line += f"; NVIDIA {nvidia_figures[0]:.3f} s, {nvidia_figures[1]:.0f} MiB"
             print(line, flush=True)
         seconds, peak = measured(
             [sys.executable, "-m", "polygraphy", "inspect", "sparsity", str(embedded)]

@@ -55,45 +55,45 @@ def session(elements_in: int, elements_out: int) -> Any:
     )
 
 
-def run(made: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    return lambda: made.run(["y"], feed)[0]
+def run(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    return lambda: session.run(["y"], feed)[0]
 
 
-def runner(made: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    ours = OnnxrtRunner(made)
+def runner(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    ours = OnnxrtRunner(session)
     ours.activate()
     return lambda: ours.infer(feed)["y"]
 
 
-def ortvalues(made: Any, feed: Feed, size: int) -> Callable[[], Any]:
+def ortvalues(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
     import onnxruntime
 
     def infer() -> Any:
         value = onnxruntime.OrtValue.ortvalue_from_numpy(feed["x"])
-        return made.run_with_ort_values(["y"], {"x": value})[0].numpy()
+        return session.run_with_ort_values(["y"], {"x": value})[0].numpy()
 
     return infer
 
 
-def binding(made: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    bound = made.io_binding()
+def binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    bound = session.io_binding()
 
     def infer() -> Any:
         bound.bind_cpu_input("x", feed["x"])
         bound.bind_output("y")
-        made.run_with_iobinding(bound)
+        session.run_with_iobinding(bound)
         return bound.copy_outputs_to_cpu()[0]
 
     return infer
 
 
-def reused(made: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    bound, out = made.io_binding(), np.empty(size, np.float32)
+def reused(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    bound, out = session.io_binding(), np.empty(size, np.float32)
     bound.bind_output("y", "cpu", 0, np.float32, out.shape, out.ctypes.data)
 
     def infer() -> Any:
         bound.bind_cpu_input("x", feed["x"])
-        made.run_with_iobinding(bound)
+        session.run_with_iobinding(bound)
         return out
 
     return infer
@@ -111,11 +111,11 @@ WAYS: dict[str, Way] = {
 def median_milliseconds(case: str) -> dict[str, float]:
     """Return by way what an inference takes; of a large output, with reading it."""
     elements_in, elements_out = CASES[case]
-    made = session(elements_in, elements_out)
+    opened = session(elements_in, elements_out)
     feed = {"x": np.ones(elements_in, np.float32)}
     times = 500 if case == "tiny" else 1
-    infers = {name: way(made, feed, elements_out) for name, way in WAYS.items()}
-    taken: dict[str, list[float]] = {name: [] for name in WAYS}
+    infers = {name: way(opened, feed, elements_out) for name, way in WAYS.items()}
+    milliseconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS + 1):
         for name, infer in infers.items():
             start = time.perf_counter()
@@ -123,18 +123,20 @@ def median_milliseconds(case: str) -> dict[str, float]:
                 result = infer()
             if elements_out > elements_in:
                 result.sum()
-            taken[name].append((time.perf_counter() - start) / times * 1e3)
+            milliseconds[name].append((time.perf_counter() - start) / times * 1e3)
             del result
-    return {name: statistics.median(each[1:]) for name, each in taken.items()}
+    return {
+        name: statistics.median(times_of_way[1:]) for name, times_of_way in milliseconds.items()
+    }
 
 
 def peak(case: str, way: str) -> float:
     """Return how many MiB inferences take beside the input."""
     elements_in, elements_out = CASES[case]
     feed = {"x": np.ones(elements_in, np.float32)}
-    made = session(elements_in, elements_out)
+    opened = session(elements_in, elements_out)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    infer = WAYS[way](made, feed, elements_out)
+    infer = WAYS[way](opened, feed, elements_out)
     for _ in range(3):
         infer()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
@@ -153,10 +155,10 @@ def main() -> None:
     # Measure memory first, because new processes inherit the peak memory of this one.
     extra = {(case, way): peak_elsewhere(case, way) for case in CASES for way in WAYS}
     for case in CASES:
-        taken = median_milliseconds(case)
-        for way, each in taken.items():
-            ratio = each / taken["run"]
-            print(f"| {case} | {way} | {each:.3g} | {ratio:.2f} | {extra[case, way]:.0f} |")
+        milliseconds_by_way = median_milliseconds(case)
+        for way, milliseconds in milliseconds_by_way.items():
+            ratio = milliseconds / milliseconds_by_way["run"]
+            print(f"| {case} | {way} | {milliseconds:.3g} | {ratio:.2f} | {extra[case, way]:.0f} |")
 
 
 if __name__ == "__main__":

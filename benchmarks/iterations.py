@@ -58,8 +58,8 @@ def main() -> None:
         )
         verdicts = Comparator.compare_accuracy(results)
         assert verdicts
-        each = (time.perf_counter() - start) / count * 1e6
-    print(f"{count:8} iterations: {resident() / 2**20:7.1f} MiB; {each:.0f} us each")
+        microseconds = (time.perf_counter() - start) / count * 1e6
+    print(f"{count:8} iterations: {resident() / 2**20:7.1f} MiB; {microseconds:.0f} us each")
 
 
 if __name__ == "__main__":

@@ -139,25 +139,25 @@ def anonymous_bytes(process: int) -> int:
 
 def main() -> None:
     cases = cases_of(sys.executable, IMPORTS, "ours") | floors()
-    other = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
-    if other:
-        cases |= cases_of(other, IMPORTS, "NVIDIA")
-    taken: dict[str, list[Taken]] = {label: [] for label in cases}
+    nvidia_python = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
+    if nvidia_python:
+        cases |= cases_of(nvidia_python, IMPORTS, "NVIDIA")
+    figures: dict[str, list[Taken]] = {label: [] for label in cases}
     with tempfile.TemporaryDirectory(dir=".") as name:
         for _ in range(RUNS):
             for label, case in cases.items():
-                taken[label].append(measured(case, label, Path(name)))
+                figures[label].append(measured(case, label, Path(name)))
     print(f"one array of {MEGABYTES} MB, many of 4 kB: {SMALL_ARRAYS}; medians of {RUNS} runs")
     print(f"{'':20} {'seconds':>9} {'of floor':>9} {'of NVIDIA':>10} {'extra MB':>9}")
     seconds = {
-        label: statistics.median(run.seconds for run in runs) for label, runs in taken.items()
+        label: statistics.median(run.seconds for run in runs) for label, runs in figures.items()
     }
     for label in sorted(cases, key=lambda label: label.partition(":")[::2]):
         doing = label.partition(":")[0]
-        theirs = seconds.get(f"{doing}: NVIDIA")
+        nvidia_seconds = seconds.get(f"{doing}: NVIDIA")
         of_floor = seconds[label] / seconds[f"{doing}: floor"]
-        of_theirs = f"{seconds[label] / theirs:10.2f}" if theirs else f"{'-':>10}"
-        extra = statistics.median(run.extra_megabytes for run in taken[label])
+        of_theirs = f"{seconds[label] / nvidia_seconds:10.2f}" if nvidia_seconds else f"{'-':>10}"
+        extra = statistics.median(run.extra_megabytes for run in figures[label])
         print(f"{label:20} {seconds[label]:9.2f} {of_floor:9.2f} {of_theirs} {extra:9.0f}")
 
 

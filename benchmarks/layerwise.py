@@ -116,9 +116,11 @@ def raw(path: str, budget: int | None) -> None:
     import onnxruntime
 
     model = onnx.load(path)
-    known = {value.name for value in model.graph.output}
-    made = [name for node in model.graph.node for name in node.output if name not in known]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+    output_names = {value.name for value in model.graph.output}
+    inner_names = [
+        name for node in model.graph.node for name in node.output if name not in output_names
+    ]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner_names)
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     feed = {"x": np.random.default_rng(0).random(shape, dtype=np.float32)}
     options = onnxruntime.SessionOptions()
@@ -175,14 +177,14 @@ def median(
 ) -> tuple[float, float]:
     """Return seconds, and MiB at the peak."""
     context = multiprocessing.get_context("spawn")
-    found: list[tuple[float, int]] = []
+    figures: list[tuple[float, int]] = []
     for _ in range(runs):
         out = context.Queue()
         process = context.Process(target=measure, args=(work, str(path), str(warm), budget, out))
         process.start()
-        found.append(out.get())
+        figures.append(out.get())
         process.join()
-    seconds, peaks = zip(*found)
+    seconds, peaks = zip(*figures)
     return statistics.median(seconds), statistics.median(peaks) / 2**20
 
 

@@ -30,12 +30,12 @@ onnx.shape_inference.infer_shapes(model)
 
 def save(path: Path) -> None:
     """Save parallel chains of small nodes, some of which end in a node that cannot work."""
-    made, outputs = [], []
+    nodes, outputs = [], []
     for chain in range(NODES // 10):
         last = "x"
         for step in range(9):
             op = ("Relu", "Sigmoid", "Abs")[step % 3]
-            made.append(
+            nodes.append(
                 helper.make_node(op, [last], [f"c{chain}_{step}"], name=f"{op}_{chain}_{step}")
             )
             last = f"c{chain}_{step}"
@@ -47,7 +47,7 @@ def save(path: Path) -> None:
                 ("Unheard", [last], ""),
                 ("Custom", [last], "unknown.domain"),
             )[chain // 20 % 4]
-        made.append(
+        nodes.append(
             helper.make_node(op, inputs, [f"y{chain}"], name=f"{op}_{chain}", domain=domain)
         )
         outputs.append(helper.make_tensor_value_info(f"y{chain}", TensorProto.FLOAT, [2, 8]))
@@ -57,7 +57,7 @@ def save(path: Path) -> None:
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("unknown.domain", 1)]
-    graph = helper.make_graph(made, "chains", [x], outputs, weights)
+    graph = helper.make_graph(nodes, "chains", [x], outputs, weights)
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), path)
 
 
@@ -77,18 +77,20 @@ def named(report: Path) -> set[str]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        model, ours, theirs = (Path(folder) / name for name in ("m.onnx", "a.json", "b.json"))
+        model, ours, nvidia_file = (Path(folder) / name for name in ("m.onnx", "a.json", "b.json"))
         save(model)
         words = ["-m", "polygraphy", "check", "lint", str(model), "-o"]
-        taken = min(seconds([sys.executable, *words, str(ours)]) for _ in range(3))
+        fastest = min(seconds([sys.executable, *words, str(ours)]) for _ in range(3))
         floor = min(seconds([sys.executable, "-c", FLOOR, str(model)]) for _ in range(3))
-        print(f"{NODES} nodes: {taken:.2f} s, {len(named(ours))} nodes named")
-        print(f"onnx.load and shape inference alone: {floor:.2f} s; ratio {taken / floor:.1f}")
+        print(f"{NODES} nodes: {fastest:.2f} s, {len(named(ours))} nodes named")
+        print(f"onnx.load and shape inference alone: {floor:.2f} s; ratio {fastest / floor:.1f}")
         if NVIDIA:
-            spent = seconds([str(Path(NVIDIA).with_name("polygraphy")), *words[2:], str(theirs)])
-            missed = sorted(named(theirs) - named(ours))
-            print(f"NVIDIA: {spent:.1f} s, {len(named(theirs))} nodes named")
-            print(f"Factor {spent / taken:.0f}; found there and not here: {missed or 'nothing'}")
+            spent = seconds(
+                [str(Path(NVIDIA).with_name("polygraphy")), *words[2:], str(nvidia_file)]
+            )
+            missed = sorted(named(nvidia_file) - named(ours))
+            print(f"NVIDIA: {spent:.1f} s, {len(named(nvidia_file))} nodes named")
+            print(f"Factor {spent / fastest:.0f}; found there and not here: {missed or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -24,28 +24,28 @@ def checks(order: Sequence[int], culprits: set[int], *, is_ranked: bool) -> int:
     """Return how many sets are checked until the culprits are found."""
     count = 0
 
-    def test(kept: Sequence[int]) -> Outcome:
+    def test(chosen: Sequence[int]) -> Outcome:
         nonlocal count
         count += 1
-        return Outcome.GOOD if culprits <= set(kept) else Outcome.BAD
+        return Outcome.GOOD if culprits <= set(chosen) else Outcome.BAD
 
-    found = smallest_good_set(order, test, is_ranked=is_ranked)
-    assert found is not None
-    assert set(found) == culprits
+    smallest = smallest_good_set(order, test, is_ranked=is_ranked)
+    assert smallest is not None
+    assert set(smallest) == culprits
     return count
 
 
 def ranking(draw: random.Random, culprits: set[int], mean_place: float) -> list[int]:
     """Return the nodes in an order in which culprits are near the top."""
-    others = [node for node in range(NODES) if node not in culprits]
-    draw.shuffle(others)
+    other_nodes = [node for node in range(NODES) if node not in culprits]
+    draw.shuffle(other_nodes)
     places = {
         node: min(NODES, int(draw.expovariate(1 / mean_place))) if mean_place else place
         for place, node in enumerate(culprits)
     }
     for node, place in sorted(places.items(), key=lambda pair: pair[1]):
-        others.insert(place, node)
-    return others
+        other_nodes.insert(place, node)
+    return other_nodes
 
 
 def report(label: str, counts: Sequence[int]) -> None:

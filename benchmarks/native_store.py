@@ -47,16 +47,16 @@ def main() -> None:
     results = RunResults()
     results.append(("runner", [IterationResult(outputs=outputs, runner_name="runner")]))
     with tempfile.TemporaryDirectory() as folder:
-        ours, theirs = Path(folder, "results.safetensors"), Path(folder, "results.npz")
+        ours, npz_file = Path(folder, "results.safetensors"), Path(folder, "results.npz")
 
         def savez() -> None:  # Write to a temporary file first, as `polygraphy` does.
             part = Path(folder, "part.npz")
             np.savez(part, **outputs)
             synced(part)
-            part.replace(theirs)
+            part.replace(npz_file)
 
         def load_npz() -> None:
-            with np.load(theirs) as archive:
+            with np.load(npz_file) as archive:
                 for name in archive.files:
                     archive[name].sum()
 

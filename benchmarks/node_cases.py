@@ -89,12 +89,12 @@ def history(domain: str, op: str) -> dict[int, Any]:
     from onnx.defs import get_all_schemas_with_history
 
     if not hasattr(history, "known"):
-        known: dict[Any, dict[int, Any]] = collections.defaultdict(dict)
+        versions: dict[Any, dict[int, Any]] = collections.defaultdict(dict)
         for schema in get_all_schemas_with_history():
-            known[schema.domain, schema.name][schema.since_version] = schema
-        history.known = known  # type: ignore[attr-defined]
-    found: dict[int, Any] = history.known[domain, op]  # type: ignore[attr-defined]
-    return dict(sorted(found.items()))
+            versions[schema.domain, schema.name][schema.since_version] = schema
+        history.known = versions  # type: ignore[attr-defined]
+    by_version: dict[int, Any] = history.known[domain, op]  # type: ignore[attr-defined]
+    return dict(sorted(by_version.items()))
 
 
 def versions(case: Any) -> Iterator[tuple[int, Any, list[Any]]]:
@@ -102,17 +102,17 @@ def versions(case: Any) -> Iterator[tuple[int, Any, list[Any]]]:
     model, inputs = case.model, [_array(value) for value in case.data_sets[0][0]]
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     node = model.graph.node[0]
-    own = opsets.get(node.domain, 0)
-    yield own, model, inputs
+    opset = opsets.get(node.domain, 0)
+    yield opset, model, inputs
     if len(model.graph.node) > 1:
         return
-    known = history(node.domain, node.op_type)
-    newest = max((version for version in known if version <= own), default=0)
-    for version, schema in known.items():
+    versions = history(node.domain, node.op_type)
+    newest = max((version for version in versions if version <= opset), default=0)
+    for version, schema in versions.items():
         if version < newest and not schema.deprecated:
-            made = _lowered(model, inputs, known[newest], schema)
-            if made is not None:
-                yield (version, *made)
+            lowered_model = _lowered(model, inputs, versions[newest], schema)
+            if lowered_model is not None:
+                yield (version, *lowered_model)
 
 
 def _lowered(model: Any, inputs: list[Any], new: Any, old: Any) -> tuple[Any, list[Any]] | None:
@@ -127,36 +127,36 @@ def _lowered(model: Any, inputs: list[Any], new: Any, old: Any) -> tuple[Any, li
     formal = [entry.name for entry in new.inputs]
     older = [entry.name for entry in old.inputs]
     is_variadic = len(node.input) > len(formal)
-    made = onnx.NodeProto(op_type=node.op_type, domain=node.domain, output=node.output)
+    new_node = onnx.NodeProto(op_type=node.op_type, domain=node.domain, output=node.output)
     for place, name in enumerate(node.input):
         called = formal[min(place, len(formal) - 1)]
         was = RENAMED.get(called, called)
         if called in older or is_variadic or (place == 0 and older):
-            made.input.append(name)
+            new_node.input.append(name)
         elif name and was in old.attributes:
             value = _attribute(was, values.get(name), old.attributes[was])
             if value is None:
                 return None
-            made.attribute.append(value)
+            new_node.attribute.append(value)
             values.pop(name)
         elif name and place >= len(older):
             return None
         elif name:
-            made.input.append(name)
-    while made.input and not made.input[-1]:
-        made.input.pop()
+            new_node.input.append(name)
+    while new_node.input and not new_node.input[-1]:
+        new_node.input.pop()
     for attribute in node.attribute:
         if attribute.name in old.attributes:
             if old.attributes[attribute.name].type.value != attribute.type:
                 return None
-            made.attribute.append(attribute)
+            new_node.attribute.append(attribute)
         elif attribute != new.attributes[attribute.name].default_value:
             return None
     if "broadcast" in old.attributes and "broadcast" not in new.attributes:
-        made.attribute.append(helper.make_attribute("broadcast", 1))
+        new_node.attribute.append(helper.make_attribute("broadcast", 1))
     lowered = onnx.ModelProto()
     lowered.CopyFrom(model)
-    lowered.graph.node[0].CopyFrom(made)
+    lowered.graph.node[0].CopyFrom(new_node)
     for value in list(lowered.graph.input):
         if value.name not in values:
             lowered.graph.input.remove(value)
@@ -175,8 +175,8 @@ def _attribute(name: str, value: Any, declared: Any) -> Any:
     flat = [(int if kind.startswith("INT") else float)(entry) for entry in np.ravel(value)]
     if not kind.endswith("S") and len(flat) != 1:
         return None
-    whole: Any = flat if kind.endswith("S") else flat[0]
-    return helper.make_attribute(name, whole, attr_type=declared.type.value)
+    attribute_value: Any = flat if kind.endswith("S") else flat[0]
+    return helper.make_attribute(name, attribute_value, attr_type=declared.type.value)
 
 
 def _is_valid(model: Any, schema: Any) -> bool:
@@ -219,23 +219,25 @@ def outcome(model: Any, inputs: list[Any], case: Any) -> tuple[str, str]:
         OnnxReferenceRunner(model, name="onnx"),
     ):
         try:
-            found = Comparator.run([runner], [feed])[0][1][0]
-            ran[runner.name] = [found[value.name] for value in model.graph.output]
+            outputs = Comparator.run([runner], [feed])[0][1][0]
+            ran[runner.name] = [outputs[value.name] for value in model.graph.output]
         except PolygraphyException as error:  # noqa: PERF203
             ran[runner.name] = str(error).splitlines()[0].replace("|", "/")
     expected = [_array(value) for value in case.data_sets[0][1]]
-    theirs, ours = ran["onnxrt"], ran["onnx"]
+    onnxrt_outputs, ours = ran["onnxrt"], ran["onnx"]
     if isinstance(ours, str):
-        return (NEITHER if isinstance(theirs, str) else ONLY_ONNXRT), ours
+        return (NEITHER if isinstance(onnxrt_outputs, str) else ONLY_ONNXRT), ours
     against = _difference(ours, expected, case)
-    if isinstance(theirs, str):
-        return (REFERENCE_DEPARTS, against) if against else (ONLY_REFERENCE, theirs)
-    between = _difference(ours, theirs, case)
+    if isinstance(onnxrt_outputs, str):
+        return (REFERENCE_DEPARTS, against) if against else (ONLY_REFERENCE, onnxrt_outputs)
+    between = _difference(ours, onnxrt_outputs, case)
     if not between:
         return AGREE, ""
     if not against:
         return REFERENCE_IS_RIGHT, between
-    return (NOBODY_IS_RIGHT if _difference(theirs, expected, case) else ONNXRT_IS_RIGHT), between
+    return (
+        NOBODY_IS_RIGHT if _difference(onnxrt_outputs, expected, case) else ONNXRT_IS_RIGHT
+    ), between
 
 
 Lowered = tuple[Any, list[Any], Any]
@@ -257,7 +259,7 @@ def in_openvino(models: list[Lowered]) -> list[str]:
     try:
         limit = 60 + 2 * len(models)
         done: list[str] = call_isolated(
-            lambda: [_in_openvino(*each) for each in models],
+            lambda: [_in_openvino(*model) for model in models],
             what="openvino",
             timeout=limit,
             is_silent=True,
@@ -282,9 +284,9 @@ def _in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
     feed = dict(zip([value.name for value in model.graph.input], inputs))
     try:
         with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="f32")) as runner:
-            asked = runner.get_input_metadata(use_numpy_dtypes=False)
-            found = runner.infer({name: feed[name] for name in asked})
-            outputs = [found[value.name] for value in model.graph.output]
+            input_metadata = runner.get_input_metadata(use_numpy_dtypes=False)
+            results = runner.infer({name: feed[name] for name in input_metadata})
+            outputs = [results[value.name] for value in model.graph.output]
     except PolygraphyException as error:
         return f"{REFUSES}: {_line(error)}"
     except Exception as error:
@@ -305,35 +307,37 @@ def _array(value: Any) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
-def _difference(found: list[Any], wanted: list[Any], case: Any) -> str:
+def _difference(outputs: list[Any], wanted: list[Any], case: Any) -> str:
     """Return in what outputs differ; nothing where they are equal but for rounding."""
-    for place, (one, other) in enumerate(zip(map(np.asarray, found), map(np.asarray, wanted))):
-        if one.shape != other.shape:
-            return f"output {place}: shapes {one.shape} and {other.shape}"
-        if one.dtype.kind in "OUS" or other.dtype.kind in "OUS":
-            if one.astype(str).tolist() != other.astype(str).tolist():
+    for place, (computed, expected) in enumerate(
+        zip(map(np.asarray, outputs), map(np.asarray, wanted))
+    ):
+        if computed.shape != expected.shape:
+            return f"output {place}: shapes {computed.shape} and {expected.shape}"
+        if computed.dtype.kind in "OUS" or expected.dtype.kind in "OUS":
+            if computed.astype(str).tolist() != expected.astype(str).tolist():
                 return f"output {place}: other texts"
             continue
-        left, right = (value.astype(np.complex128) for value in (one, other))
+        left, expected_values = (value.astype(np.complex128) for value in (computed, expected))
         # The absolute error of a sum in float32 depends on its largest element.
-        largest = np.abs(right[np.isfinite(right)]).max(initial=0)
-        rounding = {"bfloat16": 8e-3, "float16": 2e-3}.get(one.dtype.name, 1e-5)
+        largest = np.abs(expected_values[np.isfinite(expected_values)]).max(initial=0)
+        rounding = {"bfloat16": 8e-3, "float16": 2e-3}.get(computed.dtype.name, 1e-5)
         atol = max(case.atol, rounding * largest)
-        if not np.allclose(left, right, rtol=case.rtol, atol=atol, equal_nan=True):
+        if not np.allclose(left, expected_values, rtol=case.rtol, atol=atol, equal_nan=True):
             with np.errstate(invalid="ignore"):
-                return f"output {place}: up to {np.nanmax(np.abs(left - right)):.4g}"
+                return f"output {place}: up to {np.nanmax(np.abs(left - expected_values)):.4g}"
     return ""
 
 
 def chunk(start: int, stop: int, only: str) -> list[Row]:
     """Return what happened to a range of the cases."""
     chosen = [case for case in cases() if only in case.name][start:stop]
-    made = [
+    lowered_cases = [
         (opset, (model, inputs, case)) for case in chosen for opset, model, inputs in versions(case)
     ]
-    thirds = in_openvino([each for _, each in made])
+    thirds = in_openvino([case for _, case in lowered_cases])
     rows = []
-    for (opset, (model, inputs, case)), third in zip(made, thirds):
+    for (opset, (model, inputs, case)), third in zip(lowered_cases, thirds):
         op = case.model.graph.node[0].op_type if len(case.model.graph.node) == 1 else "function"
         rows.append(Row(case.name, op, opset, *outcome(model, inputs, case), third))
     return rows
@@ -434,9 +438,9 @@ def _of_openvino(rows: list[Row]) -> list[str]:
     import openvino
 
     newest = {row.name: max(r.opset for r in rows if r.name == row.name) for row in rows}
-    own = [row for row in rows if row.opset == newest[row.name]]
+    newest_rows = [row for row in rows if row.opset == newest[row.name]]
     wrong: dict[str, list[Row]] = collections.defaultdict(list)
-    for row in own:
+    for row in newest_rows:
         if row.openvino.startswith((DIFFERS, CRASHES)):
             wrong[row.operator].append(row)
     version = openvino.__version__.partition("-")[0]
@@ -445,13 +449,13 @@ def _of_openvino(rows: list[Row]) -> list[str]:
         "",
         "| result in OpenVINO | models | models at the opset of the case |",
         "| --- | ---: | ---: |",
-        *(f"| {kind} | {n} | {_thirds(own)[kind]} |" for kind, n in counts.most_common()),
+        *(f"| {kind} | {n} | {_thirds(newest_rows)[kind]} |" for kind, n in counts.most_common()),
         "",
         "| operator | cases with an incorrect result | example | error |",
         "| --- | ---: | --- | --- |",
         *(
-            f"| {op} | {len(found)} | {found[0].name} | {found[0].openvino[:120]} |"
-            for op, found in sorted(wrong.items())
+            f"| {op} | {len(rows_of_op)} | {rows_of_op[0].name} | {rows_of_op[0].openvino[:120]} |"
+            for op, rows_of_op in sorted(wrong.items())
         ),
         "",
     ]
@@ -467,18 +471,18 @@ def main() -> int:
     parser.add_argument(
         "--details", action="store_true", help="print one line per model that did not agree"
     )
-    given = parser.parse_args()
-    rows = list(tally(given.only, given.workers))
+    arguments = parser.parse_args()
+    rows = list(tally(arguments.only, arguments.workers))
     for kind, number in collections.Counter(row.outcome for row in rows).most_common():
         print(f"{number:6} {kind}")
     for kind, number in _thirds(rows).most_common():
         print(f"{number:6} OpenVINO {kind}")
-    if given.details:
+    if arguments.details:
         for row in sorted(rows):
             if row.outcome not in (AGREE, ONLY_REFERENCE):
                 print(f"{row.name} ({row.operator} {row.opset}): {row.outcome}: {row.detail[:300]}")
-    if given.markdown:
-        given.markdown.write_text(markdown(rows), encoding="utf-8")
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(rows), encoding="utf-8")
     return 0
 
 

@@ -50,12 +50,12 @@ def main() -> None:
             ):
                 ours = report(what, [sys.executable, "-m", "polygraphy", "surgeon", *words], out)
                 if nvidia:
-                    theirs = report(
+                    library_seconds = report(
                         f"{what}, NVIDIA",
                         [str(Path(nvidia).with_name("polygraphy")), "surgeon", *words],
                         out,
                     )
-                    print(f"    factor {theirs / ours:.1f}")
+                    print(f"    factor {library_seconds / ours:.1f}")
 
 
 def report(what: str, command: list[str], out: str) -> float:
@@ -116,10 +116,10 @@ class Builder:
     def dim(self, source: str, index: int, name: str) -> str:
         """Take one dimension of a tensor, as exporters write it."""
         shape = self.add("Shape", [source], f"{name}_shape")
-        taken = self.add(
+        output = self.add(
             "Gather", [shape, self.constant(f"{name}_index", np.int64(index))], f"{name}_dim"
         )
-        return self.add("Unsqueeze", [taken, self.constant(f"{name}_axes", [0])], f"{name}_axis")
+        return self.add("Unsqueeze", [output, self.constant(f"{name}_axes", [0])], f"{name}_axis")
 
     def model(
         self, shape: list[object], inputs: TensorProto.DataType, out: str, hidden: int
@@ -140,76 +140,78 @@ class Builder:
 
 def many_nodes(blocks: int = 1333) -> onnx.ModelProto:
     """Return a model of 15 nodes per block: half of them compute a shape that is mostly known."""
-    made, tensor = Builder(), "x"
-    made.constant("bias", np.ones(8, np.float32))
+    builder, tensor = Builder(), "x"
+    builder.constant("bias", np.ones(8, np.float32))
     for index in range(blocks):
         prefix = f"b{index}"
-        batch = made.dim(tensor, 0, f"{prefix}_batch")
-        width = made.dim(tensor, 1, f"{prefix}_width")
-        target = made.add("Concat", [batch, width], f"{prefix}_target", axis=0)
-        tensor = made.add("Reshape", [tensor, target], f"{prefix}_same")
-        scaled = made.add("Add", ["bias", "bias"], f"{prefix}_bias")
-        tensor = made.add("Add", [tensor, scaled], f"{prefix}_sum")
-        tensor = made.add("Relu", [tensor], f"h_{index + 1}")
-    return made.model(["batch", 8], TensorProto.FLOAT, tensor, 8)
+        batch = builder.dim(tensor, 0, f"{prefix}_batch")
+        width = builder.dim(tensor, 1, f"{prefix}_width")
+        target = builder.add("Concat", [batch, width], f"{prefix}_target", axis=0)
+        tensor = builder.add("Reshape", [tensor, target], f"{prefix}_same")
+        scaled = builder.add("Add", ["bias", "bias"], f"{prefix}_bias")
+        tensor = builder.add("Add", [tensor, scaled], f"{prefix}_sum")
+        tensor = builder.add("Relu", [tensor], f"h_{index + 1}")
+    return builder.model(["batch", 8], TensorProto.FLOAT, tensor, 8)
 
 
 def bert(layers: int = 12, hidden: int = 768, heads: int = 12) -> onnx.ModelProto:
     """Return an encoder of BERT's size, with the shape arithmetic that exporters leave in it."""
-    made = Builder()
-    table = made.weight("embeddings", 30522, hidden)
-    tensor = made.add("Gather", [table, "x"], "embedded")
+    builder = Builder()
+    table = builder.weight("embeddings", 30522, hidden)
+    tensor = builder.add("Gather", [table, "x"], "embedded")
     for index in range(layers):
         name = f"layer{index}"
         parts = []
         for part in "qkv":
-            weight = made.weight(f"{name}_{part}_weight", hidden, hidden)
-            flat = made.add("MatMul", [tensor, weight], f"{name}_{part}_flat")
-            flat = made.add("Add", [flat, made.weight(f"{name}_{part}_bias", hidden)], f"{flat}b")
-            target = made.add(
+            weight = builder.weight(f"{name}_{part}_weight", hidden, hidden)
+            flat = builder.add("MatMul", [tensor, weight], f"{name}_{part}_flat")
+            flat = builder.add(
+                "Add", [flat, builder.weight(f"{name}_{part}_bias", hidden)], f"{flat}b"
+            )
+            target = builder.add(
                 "Concat",
                 [
-                    made.dim(flat, 0, f"{name}_{part}_b"),
-                    made.dim(flat, 1, f"{name}_{part}_s"),
-                    made.constant(f"{name}_{part}_heads", [heads]),
-                    made.constant(f"{name}_{part}_size", [hidden // heads]),
+                    builder.dim(flat, 0, f"{name}_{part}_b"),
+                    builder.dim(flat, 1, f"{name}_{part}_s"),
+                    builder.constant(f"{name}_{part}_heads", [heads]),
+                    builder.constant(f"{name}_{part}_size", [hidden // heads]),
                 ],
                 f"{name}_{part}_target",
                 axis=0,
             )
-            split = made.add("Reshape", [flat, target], f"{name}_{part}_split")
+            split = builder.add("Reshape", [flat, target], f"{name}_{part}_split")
             perm = [0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]
-            parts.append(made.add("Transpose", [split], f"{name}_{part}", perm=perm))
-        scores = made.add("MatMul", parts[:2], f"{name}_scores")
-        size = made.constant(f"{name}_scale", np.float32(hidden / heads))
-        root = made.add("Sqrt", [size], f"{name}_root")
-        scaled = made.add("Div", [scores, root], f"{name}_scaled")
-        shares = made.add("Softmax", [scaled], f"{name}_shares", axis=-1)
-        mixed = made.add("MatMul", [shares, parts[2]], f"{name}_mixed")
-        mixed = made.add("Transpose", [mixed], f"{name}_merged", perm=[0, 2, 1, 3])
-        joined = made.add(
+            parts.append(builder.add("Transpose", [split], f"{name}_{part}", perm=perm))
+        scores = builder.add("MatMul", parts[:2], f"{name}_scores")
+        size = builder.constant(f"{name}_scale", np.float32(hidden / heads))
+        root = builder.add("Sqrt", [size], f"{name}_root")
+        scaled = builder.add("Div", [scores, root], f"{name}_scaled")
+        shares = builder.add("Softmax", [scaled], f"{name}_shares", axis=-1)
+        mixed = builder.add("MatMul", [shares, parts[2]], f"{name}_mixed")
+        mixed = builder.add("Transpose", [mixed], f"{name}_merged", perm=[0, 2, 1, 3])
+        joined = builder.add(
             "Concat",
             [
-                made.dim(mixed, 0, f"{name}_jb"),
-                made.dim(mixed, 1, f"{name}_js"),
-                made.constant(f"{name}_hidden", [hidden]),
+                builder.dim(mixed, 0, f"{name}_jb"),
+                builder.dim(mixed, 1, f"{name}_js"),
+                builder.constant(f"{name}_hidden", [hidden]),
             ],
             f"{name}_join",
             axis=0,
         )
-        mixed = made.add("Reshape", [mixed, joined], f"{name}_joined")
-        out = made.add(
-            "MatMul", [mixed, made.weight(f"{name}_o", hidden, hidden)], f"{name}_attended"
+        mixed = builder.add("Reshape", [mixed, joined], f"{name}_joined")
+        out = builder.add(
+            "MatMul", [mixed, builder.weight(f"{name}_o", hidden, hidden)], f"{name}_attended"
         )
-        tensor = made.add("Add", [tensor, out], f"{name}_residual")
-        wide = made.add(
-            "MatMul", [tensor, made.weight(f"{name}_up", hidden, 4 * hidden)], f"{name}_wide"
+        tensor = builder.add("Add", [tensor, out], f"{name}_residual")
+        wide = builder.add(
+            "MatMul", [tensor, builder.weight(f"{name}_up", hidden, 4 * hidden)], f"{name}_wide"
         )
-        wide = made.add("Relu", [wide], f"{name}_active")
-        down = made.weight(f"{name}_down", 4 * hidden, hidden)
-        narrow = made.add("MatMul", [wide, down], f"{name}_narrow")
-        tensor = made.add("Add", [tensor, narrow], f"{name}_out")
-    return made.model(["batch", "sequence"], TensorProto.INT64, tensor, hidden)
+        wide = builder.add("Relu", [wide], f"{name}_active")
+        down = builder.weight(f"{name}_down", 4 * hidden, hidden)
+        narrow = builder.add("MatMul", [wide, down], f"{name}_narrow")
+        tensor = builder.add("Add", [tensor, narrow], f"{name}_out")
+    return builder.model(["batch", "sequence"], TensorProto.INT64, tensor, hidden)
 
 
 if __name__ == "__main__":

@@ -50,13 +50,16 @@ def main() -> None:
                 [sys.executable, "-m", "polygraphy", *words], check=True, capture_output=True
             )
         for what in chosen:
-            asked = EDITS[what].format(path, middle=f"h{layers // 2}", stripped=stripped).split()
-            if asked[0] not in ("inspect", "check"):
-                asked += ["-o", "out.onnx"]
+            command = EDITS[what].format(path, middle=f"h{layers // 2}", stripped=stripped).split()
+            if command[0] not in ("inspect", "check"):
+                command += ["-o", "out.onnx"]
             start = time.perf_counter()
-            taken = peak(asked, Path(folder) / "out")
+            megabytes = peak(command, Path(folder) / "out")
             seconds = time.perf_counter() - start
-            print(f"  {what:20} {taken:6d} MB, {seconds:6.1f} s, {size / taken:5.1f} times less")
+            print(
+                f"  {what:20} {megabytes:6d} MB, {seconds:6.1f} s,"
+                f" {size / megabytes:5.1f} times less"
+            )
 
 
 def save_model(folder: Path, layers: int) -> Path:

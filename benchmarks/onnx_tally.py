@@ -131,8 +131,8 @@ def judged(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before:
         if result is None:
             return "nothing to do"
         edited, after = result
-        for made in edited:
-            check_model(made)
+        for edited_model in edited:
+            check_model(edited_model)
     except PolygraphyException as error:
         return f"refused: {error}"
     except Exception as error:
@@ -143,18 +143,20 @@ def judged(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before:
     return "same"
 
 
-def alike(one: Any, other: Any, edit: Callable[..., Any]) -> bool:
-    if not isinstance(one, np.ndarray):
-        return type(one) is type(other) and (not isinstance(one, list) or len(one) == len(other))
-    if one.dtype != other.dtype or one.shape != other.shape:
+def alike(value: Any, expected: Any, edit: Callable[..., Any]) -> bool:
+    if not isinstance(value, np.ndarray):
+        return type(value) is type(expected) and (
+            not isinstance(value, list) or len(value) == len(expected)
+        )
+    if value.dtype != expected.dtype or value.shape != expected.shape:
         return False
-    if edit is strip_and_reconstruct or is_random(one):
+    if edit is strip_and_reconstruct or is_random(value):
         return True
-    if one.dtype.kind not in "fc":
-        return bool(np.array_equal(one, other))
-    finite = np.abs(one[np.isfinite(one)]).max(initial=0)
+    if value.dtype.kind not in "fc":
+        return bool(np.array_equal(value, expected))
+    finite = np.abs(value[np.isfinite(value)]).max(initial=0)
     bound = {"rtol": 2e-2, "atol": 2e-2 * max(1, finite)} if edit is fp16 else {"rtol": 1e-5}
-    return bool(np.allclose(one.astype(float), other.astype(float), equal_nan=True, **bound))
+    return bool(np.allclose(value.astype(float), expected.astype(float), equal_nan=True, **bound))
 
 
 def is_random(array: Any) -> bool:
@@ -162,13 +164,13 @@ def is_random(array: Any) -> bool:
 
 
 def fold(model: onnx.ModelProto, feed: Feed) -> Any:
-    made = fold_constants(model, error_ok=False)
-    return [made], run(made, feed)
+    folded = fold_constants(model, error_ok=False)
+    return [folded], run(folded, feed)
 
 
 def simplified(model: onnx.ModelProto, feed: Feed) -> Any:
-    made = simplify(model)
-    return [made], run(made, feed)
+    simplified_model = simplify(model)
+    return [simplified_model], run(simplified_model, feed)
 
 
 def halves(model: onnx.ModelProto, feed: Feed) -> Any:
@@ -186,12 +188,14 @@ def halves(model: onnx.ModelProto, feed: Feed) -> Any:
     first, second = onnx.ModelProto(), onnx.ModelProto()
     first.CopyFrom(model)
     second.CopyFrom(model)
-    given = [value.name for value in inputs(model)]
+    input_names = [value.name for value in inputs(model)]
     try:
         first = extract_subgraph(first, None, metadata(border))
         second = extract_subgraph(
             second,
-            metadata([name for name in border if name not in outputs or name in late] + given),
+            metadata(
+                [name for name in border if name not in outputs or name in late] + input_names
+            ),
             metadata([name for name in outputs if name not in early]),
         )
     except PolygraphyException as error:
@@ -204,15 +208,15 @@ def halves(model: onnx.ModelProto, feed: Feed) -> Any:
 
 
 def metadata(names: list[str]) -> TensorMetadata:
-    made = TensorMetadata()
+    tensors = TensorMetadata()
     for name in names:
-        made.add(name, None, None)
-    return made
+        tensors.add(name, None, None)
+    return tensors
 
 
 def fp16(model: onnx.ModelProto, feed: Feed) -> Any:
-    made = convert_to_fp16(model, copy=True)
-    return [made], run(made, feed)
+    half_model = convert_to_fp16(model, copy=True)
+    return [half_model], run(half_model, feed)
 
 
 def strip_and_reconstruct(model: onnx.ModelProto, feed: Feed) -> Any:
@@ -220,16 +224,16 @@ def strip_and_reconstruct(model: onnx.ModelProto, feed: Feed) -> Any:
     check_model(stripped)
     if not stripped.doc_string.endswith("TRT_WEIGHTLESS"):
         return None
-    made = reconstruct_weights(stripped)
-    return [made], run(made, feed)
+    rebuilt = reconstruct_weights(stripped)
+    return [rebuilt], run(rebuilt, feed)
 
 
 def round_trip(model: onnx.ModelProto, feed: Feed) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.onnx"
         save_onnx(model, path, external_data_path="", size_threshold=0)
-        made = onnx_from_path(path)
-    return [made], run(made, feed)
+        loaded = onnx_from_path(path)
+    return [loaded], run(loaded, feed)
 
 
 EDITS = (fold, simplified, halves, fp16, strip_and_reconstruct, round_trip)

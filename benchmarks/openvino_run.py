@@ -78,14 +78,16 @@ def measure(path: str, iterations: int, repeats: int) -> None:
     by_hand = [sys.executable, "-c", SCRIPT, path, str(iterations)]
     ours = [sys.executable, "-m", "polygraphy", "run", path, "--openvino"]
     ours += ["--iterations", str(iterations)]
-    taken: dict[str, list[tuple[float, float]]] = {"script": [], "run": []}
+    costs: dict[str, list[tuple[float, float]]] = {"script": [], "run": []}
     for turn in range(repeats + 1):
         for name, command in (("script", by_hand), ("run", ours)):
-            one = cost(command)
+            spent = cost(command)
             if turn:
-                taken[name].append(one)
-    seconds = {name: min(each[0] for each in all_) for name, all_ in taken.items()}
-    memory = {name: statistics.median(each[1] for each in all_) for name, all_ in taken.items()}
+                costs[name].append(spent)
+    seconds = {name: min(figures[0] for figures in all_) for name, all_ in costs.items()}
+    memory = {
+        name: statistics.median(figures[1] for figures in all_) for name, all_ in costs.items()
+    }
     print(
         f"{Path(path).name}, {iterations} iterations: {seconds['run']:.2f} s, script"
         f" {seconds['script']:.2f} s, ratio {seconds['run'] / seconds['script']:.2f} (goal 1.25);"

@@ -59,7 +59,7 @@ print(f"{took:.2f}", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, cod
 """
 
 
-def models(folder: Path, made: Path, only: str) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+def models(folder: Path, target: Path, only: str) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield the name, the file and the options about the data of each model."""
     for model in MODELS:
         path = folder / model.file
@@ -70,8 +70,8 @@ def models(folder: Path, made: Path, only: str) -> Iterator[tuple[str, Path, tup
         ("bert", bert, ("--input-shapes", "x:[1,64]", "--val-range", "[0,1000]")),
     ):
         if only in name:
-            onnx.save(build(), made / f"{name}.onnx")
-            yield name, made / f"{name}.onnx", data
+            onnx.save(build(), target / f"{name}.onnx")
+            yield name, target / f"{name}.onnx", data
 
 
 def profiled(path: Path, data: tuple[str, ...], runs: int, *backend: str) -> ExecutionProfile:
@@ -81,24 +81,24 @@ def profiled(path: Path, data: tuple[str, ...], runs: int, *backend: str) -> Exe
     line += [*data, "--profile", str(runs), "--profile-rows", "1", "--save-profile", str(saved)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise RuntimeError(said[-1] if said else f"exit code {done.returncode}")
+        error_lines = (done.stderr or done.stdout).strip().splitlines()
+        raise RuntimeError(error_lines[-1] if error_lines else f"exit code {done.returncode}")
     return load_profiles(str(saved))[0]
 
 
-def lowered(path: Path, made: Path) -> Path:
+def lowered(path: Path, target: Path) -> Path:
     """Return the float16 model of a model."""
-    found = made / f"{path.stem}-fp16.onnx"
+    half_path = target / f"{path.stem}-fp16.onnx"
     line = [sys.executable, "-m", "polygraphy", "convert", str(path), "--fp-to-fp16"]
-    subprocess.run([*line, "-o", str(found)], check=True, capture_output=True)
-    return found
+    subprocess.run([*line, "-o", str(half_path)], check=True, capture_output=True)
+    return half_path
 
 
-def quantized(path: Path, made: Path, data: tuple[str, ...]) -> Path:
+def quantized(path: Path, target: Path, data: tuple[str, ...]) -> Path:
     """Return the int8 model of a model, calibrated with the inputs of one run."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
-    inputs = made / f"{path.stem}.inputs.json"
+    inputs = target / f"{path.stem}.inputs.json"
     line = [sys.executable, "-m", "polygraphy", "run", str(path), "--onnxrt", *data]
     subprocess.run([*line, "--save-inputs", str(inputs)], check=True, capture_output=True)
     from polygraphy.json import load_json
@@ -109,9 +109,9 @@ def quantized(path: Path, made: Path, data: tuple[str, ...]) -> Path:
         def get_next(self) -> object:
             return next(self.feeds, None)
 
-    found = made / f"{path.stem}-int8.onnx"
-    quantize_static(str(path), str(found), Reader(), quant_format=QuantFormat.QDQ)
-    return found
+    int8_path = target / f"{path.stem}-int8.onnx"
+    quantize_static(str(path), str(int8_path), Reader(), quant_format=QuantFormat.QDQ)
+    return int8_path
 
 
 def check(name: str, profile: ExecutionProfile) -> tuple[str, bool]:
@@ -153,9 +153,9 @@ def check_files(folder: Path) -> Iterator[str]:
             [*line, "inspect", "profile", str(path)], capture_output=True, text=True, check=False
         )
         took, memory, code = done.stdout.split()[-3:]
-        said = "shown" if code == "0" else done.stderr.strip().splitlines()[0]
+        outcome = "shown" if code == "0" else done.stderr.strip().splitlines()[0]
         size = path.stat().st_size >> 20
-        yield f"{path.name}: {size} MiB, {took} s, {int(memory) >> 10} MiB: {said}"
+        yield f"{path.name}: {size} MiB, {took} s, {int(memory) >> 10} MiB: {outcome}"
 
 
 def main() -> int:
@@ -173,20 +173,20 @@ def main() -> int:
         return _check_models(Path(folder), arguments)
 
 
-def _check_models(made: Path, arguments: argparse.Namespace) -> int:
+def _check_models(target: Path, arguments: argparse.Namespace) -> int:
     print(f"{'':38} nodes   run groups gone  ins unkn one?  rows nodes   plain ms   run ms join ms")
     is_right = True
-    for name, path, data in models(arguments.folder, made, arguments.only):
+    for name, path, data in models(arguments.folder, target, arguments.only):
         first: ExecutionProfile | None = None
         for kind in ("fp32", "fp16", "int8", "openvino"):
             try:
                 model = path
                 if kind == "fp16":
-                    model = lowered(path, made)
+                    model = lowered(path, target)
                 elif kind == "int8":
-                    model = quantized(path, made, data)
+                    model = quantized(path, target, data)
                 else:
-                    model = made / path.name
+                    model = target / path.name
                     model.write_bytes(path.read_bytes())
                 backend = ("--openvino",) if kind == "openvino" else ()
                 profile = profiled(model, data, arguments.runs, *backend)

@@ -35,12 +35,12 @@ def main() -> None:
         for count in args.tests:
             tests = "".join(f"def test_{n}():\n    pass\n\n\n" for n in range(count))
             (folder / "test_empty.py").write_text(tests)
-            found: dict[bool, list[float]] = {True: [], False: []}
+            seconds: dict[bool, list[float]] = {True: [], False: []}
             for _ in range(args.rounds + 1):  # The first round fills the caches of bytecode.
-                for has_plugin, took in found.items():
+                for has_plugin, took in seconds.items():
                     without = [] if has_plugin else ["-p", "no:polygraphy"]
                     took.append(processor_seconds([*pytest, *without], folder))
-            on, off = (min(took[1:]) for took in found.values())
+            on, off = (min(took[1:]) for took in seconds.values())
             print(f"{count:5} empty tests: {off:.3f} s without the plugin, {on:.3f} s with it,"
                   f" {1e3 * (on - off):+.0f} ms")  # fmt: skip
     subprocess.run([sys.executable, "-c", _IMPORT], check=True)

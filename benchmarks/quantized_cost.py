@@ -70,10 +70,10 @@ def samples(path: Path) -> list[dict[str, Any]]:
     import numpy as np
 
     feeds: dict[int, dict[str, Any]] = {}
-    with np.load(path) as held:
-        for key in held.files:
+    with np.load(path) as archive:
+        for key in archive.files:
             at, _, name = key.partition("/")
-            feeds.setdefault(int(at), {})[name] = held[key]
+            feeds.setdefault(int(at), {})[name] = archive[key]
     return [feeds[at] for at in sorted(feeds)]
 
 
@@ -88,7 +88,7 @@ def floor(folder: Path, name: str) -> dict[str, Any]:
         from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
     feeds = samples(folder / f"{name}.npz")
     with clock.part("models"):
-        right, model = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("", "-int8"))
+        reference, model = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("", "-int8"))
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
 
@@ -96,13 +96,13 @@ def floor(folder: Path, name: str) -> dict[str, Any]:
         with clock.part("sessions"):
             return ort.InferenceSession(proto.SerializeToString(), options)
 
-    for proto in (right, model):
+    for proto in (reference, model):
         compute = session(proto)
         for feed in feeds:
             with clock.part("runs"):
                 compute.run(None, feed)
     with clock.part("switches"):
-        opened = open_quantized(model, [right])
+        opened = open_quantized(model, [reference])
         switches = opened.add_switches(is_lazy=True)
     compute, flags = session(switches), np.ones(len(opened.sites), bool)
     flags[::2] = False
@@ -128,30 +128,30 @@ def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
         from polygraphy.logger import G_LOGGER
         from polygraphy.ports.reporting import Findings
     G_LOGGER.module_severity = {"": G_LOGGER.CRITICAL}
-    feeds, said = samples(folder / f"{name}.npz"), {}
+    feeds, answer = samples(folder / f"{name}.npz"), {}
 
     class Kept:
         def report_finding(self, kind: str, facts: Any) -> None: ...
 
         def conclude(self, verdict: str, culprits: Any = (), summary: str = "") -> None:
-            said.update(verdict=verdict, culprits=list(culprits), summary=summary)
+            answer.update(verdict=verdict, culprits=list(culprits), summary=summary)
 
     clock.wrap(ort.InferenceSession, "run", "runs")
     clock.wrap(ort.InferenceSession, "__init__", "sessions")
-    known = again.quantize_again
+    requantize = again.quantize_again
 
     def timed(*words: Any, **options: Any) -> Any:
         with clock.part("quantizer"):
-            return known(*words, **options)
+            return requantize(*words, **options)
 
     again.quantize_again = timed
     within = share * value(folder, name)
     clock = _reset(clock)
-    model, right = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("-int8", ""))
+    model, reference = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("-int8", ""))
     try:
         with bind(Findings, Kept()):
             call = lambda: diagnose(  # noqa: E731
-                model, [OnnxrtParty(threads=1)], feeds, reference=right, within=within
+                model, [OnnxrtParty(threads=1)], feeds, reference=reference, within=within
             )
             if profile:
                 import cProfile
@@ -166,10 +166,10 @@ def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
     except InconclusiveError:
         pass
     parts: dict[str, Any] = clock.stop()
-    first = said["culprits"][0] if said.get("culprits") else {}
+    first = answer["culprits"][0] if answer.get("culprits") else {}
     runs = next((fact["runs"] for fact in first.get("facts", ()) if "runs" in fact), None)
-    parts |= {"counts": clock.counts, "sets": runs, "verdict": said.get("verdict")}
-    parts |= {"nodes": len(first.get("nodes", ())), "summary": said.get("summary", "")[:200]}
+    parts |= {"counts": clock.counts, "sets": runs, "verdict": answer.get("verdict")}
+    parts |= {"nodes": len(first.get("nodes", ())), "summary": answer.get("summary", "")[:200]}
     return parts
 
 
@@ -202,21 +202,21 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--profile", default="")
     parser.add_argument("--part", default="")
-    given = parser.parse_args()
-    if given.part:
-        measure = floor if given.part == "floor" else ours
-        words = () if given.part == "floor" else (given.share, given.profile)
-        print(json.dumps(measure(given.folder, given.only, *words)))
+    arguments = parser.parse_args()
+    if arguments.part:
+        measure = floor if arguments.part == "floor" else ours
+        words = () if arguments.part == "floor" else (arguments.share, arguments.profile)
+        print(json.dumps(measure(arguments.folder, arguments.only, *words)))
         return
-    for path in sorted(given.folder.glob("*-int8.onnx")):
+    for path in sorted(arguments.folder.glob("*-int8.onnx")):
         name = path.name.removesuffix("-int8.onnx")
-        if given.only not in name:
+        if arguments.only not in name:
             continue
         row = {}
         for part in ("floor", "ours"):
-            words = ["--only", name, "--part", part, "--share", str(given.share)]
-            words += ["--profile", given.profile] if given.profile else []
-            command = [sys.executable, __file__, str(given.folder), *words]
+            words = ["--only", name, "--part", part, "--share", str(arguments.share)]
+            words += ["--profile", arguments.profile] if arguments.profile else []
+            command = [sys.executable, __file__, str(arguments.folder), *words]
             ended = subprocess.run(command, capture_output=True, text=True, check=True)
             row[part] = json.loads(ended.stdout.splitlines()[-1])
             print(name, part, row[part], flush=True)

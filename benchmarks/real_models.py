@@ -282,11 +282,11 @@ class Trial:
         """
         failure = None
         try:
-            said = self.run("diagnose", self.model, *words, "--format", "json")
+            text = self.run("diagnose", self.model, *words, "--format", "json")
         except Failed as error:
-            said, failure = error.said[error.said.find("{") :], error
+            text, failure = error.said[error.said.find("{") :], error
         try:
-            document, _ = json.JSONDecoder().raw_decode(said)
+            document, _ = json.JSONDecoder().raw_decode(text)
         except ValueError:
             raise failure or Failed("diagnose writes no document") from None
         return document, failure
@@ -300,7 +300,7 @@ class Trial:
             return
         if failure.is_said:
             raise failure
-        blamed = {str(one["party"]) for one in document["culprits"]}
+        blamed = {str(culprit["party"]) for culprit in document["culprits"]}
         if document["verdict"] != "fault" or "model" in blamed:
             raise Failed(f"{failure}; {document.get('reason') or ', '.join(sorted(blamed))}")
         self.mended(document)
@@ -311,13 +311,13 @@ class Trial:
         Raises:
             Failed: nothing is printed that was tried, or it does not help.
         """
-        remedies = [one["remedy"] for one in document["culprits"]]
-        commands = dict.fromkeys(one["command"] for one in remedies if one["proven"])
+        remedies = [culprit["remedy"] for culprit in document["culprits"]]
+        commands = dict.fromkeys(remedy["command"] for remedy in remedies if remedy["proven"])
         if not any(commands):
             raise Failed(f"no remedy: {document.get('reason') or document['verdict']}")
         for line in filter(None, commands):
-            for each in line.split(" && "):
-                self.run(*shlex.split(each)[1:], *words)
+            for step in line.split(" && "):
+                self.run(*shlex.split(step)[1:], *words)
 
 
 def _shown(words: tuple[str, ...]) -> str:
@@ -329,8 +329,8 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     """Return the line that says why a command failed."""
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("[!]", "[E]", "polygraphy "))]
-    said = [line for line in telling if "Runtime:" not in line]
-    return (said or telling or lines or ["nothing is said"])[-1]
+    messages = [line for line in telling if "Runtime:" not in line]
+    return (messages or telling or lines or ["nothing is said"])[-1]
 
 
 def check_inspect(trial: Trial) -> None:
@@ -384,41 +384,48 @@ def check_mark_all(trial: Trial) -> None:
         if failure is not None and not Path(path).exists():
             raise failure
         metrics.append((_differences(Path(path)), failure))
-    (whole, failure), (parts, _) = metrics
-    odd = [n for n in whole.keys() | parts.keys() if not _agree(whole.get(n), parts.get(n))]
+    (whole_metrics, failure), (parts, _) = metrics
+    odd = [
+        n
+        for n in whole_metrics.keys() | parts.keys()
+        if not _agree(whole_metrics.get(n), parts.get(n))
+    ]
     if odd:
         raise Failed(
-            f"--memory-budget 100K changes {len(odd)} of {len(whole)} outputs: {min(odd)!r} is"
-            f" {parts.get(min(odd))} instead of {whole.get(min(odd))}"
+            f"--memory-budget 100K changes {len(odd)} of {len(whole_metrics)} outputs:"
+            f" {min(odd)!r} is {parts.get(min(odd))} instead of {whole_metrics.get(min(odd))}"
         )
     if failure is not None:
         raise failure
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _agree(value: Any, expected: Any) -> bool:
     """Return whether two verdicts are the same, and their differences but for a sum's rounding."""
-    if one is None or other is None or one[1] != other[1]:
-        return one == other
-    return math.isclose(one[0] or 0, other[0] or 0, rel_tol=1e-4, abs_tol=1e-6) or one == other
+    if value is None or expected is None or value[1] != expected[1]:
+        return value == expected
+    return (
+        math.isclose(value[0] or 0, expected[0] or 0, rel_tol=1e-4, abs_tol=1e-6)
+        or value == expected
+    )
 
 
 def _differences(path: Path) -> dict[str, Any]:
     """Return the largest difference of each output, and the verdict, in a file of verdicts."""
-    found = {}
+    metrics = {}
 
     def walk(value: Any, name: str) -> None:
         if isinstance(value, dict):
             if "passed" in value:
-                found[name] = (value.get("max_absdiff"), value["passed"])
+                metrics[name] = (value.get("max_absdiff"), value["passed"])
                 return
-            for key, each in value.items():
-                walk(each, key)
+            for key, item in value.items():
+                walk(item, key)
         elif isinstance(value, list):
-            for each in value:
-                walk(each, name)
+            for item in value:
+                walk(item, name)
 
     walk(json.loads(path.read_text()), "")
-    return found
+    return metrics
 
 
 def check_fold(trial: Trial) -> None:
@@ -498,13 +505,13 @@ def check_openvino_qdq(trial: Trial) -> None:
 
 
 def _quantized_in_openvino(trial: Trial, is_static: bool) -> None:
-    fed, made = trial.path("fed.json"), trial.path("int8.onnx")
+    fed, int8_path = trial.path("fed.json"), trial.path("int8.onnx")
     trial.run("run", trial.model, "--onnxrt", *trial.data, "--save-inputs", fed)
-    line = [sys.executable, "-c", QUANTIZE, trial.model, made, *([fed] if is_static else [])]
+    line = [sys.executable, "-c", QUANTIZE, trial.model, int8_path, *([fed] if is_static else [])]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode:
         raise Failed(f"{REFUSED}ONNX Runtime does not quantize it: {_reason(done)[:80]}")
-    _in_openvino(trial, made)
+    _in_openvino(trial, int8_path)
 
 
 def _in_openvino(trial: Trial, model: str) -> None:
@@ -566,13 +573,13 @@ def check_tensors(trial: Trial) -> None:
 
 def check_strip(trial: Trial) -> None:
     """Strip the weights and reconstruct them. The file must be smaller, and the result must run."""
-    stripped, made = trial.path("stripped.onnx"), trial.path("made.onnx")
+    stripped, rebuilt = trial.path("stripped.onnx"), trial.path("made.onnx")
     trial.run("surgeon", "weight-strip", trial.model, "-o", stripped)
     before, after = (Path(path).stat().st_size for path in (trial.model, stripped))
     if after > before / 2:
         raise Failed(f"weight-strip leaves {after} of {before} bytes")
-    trial.run("surgeon", "weight-reconstruct", stripped, "-o", made)
-    trial.run("run", made, "--onnxrt", *trial.data)
+    trial.run("surgeon", "weight-reconstruct", stripped, "-o", rebuilt)
+    trial.run("run", rebuilt, "--onnxrt", *trial.data)
 
 
 def check_halves(trial: Trial) -> None:
@@ -590,15 +597,17 @@ def check_halves(trial: Trial) -> None:
         *(f"{name}:auto" for name in outputs[1]),
     )  # fmt: skip
     level = ("--graph-optimization-level", LEAST)
-    whole, joined = trial.path("whole.json"), trial.path("joined.json")
+    whole_path, joined = trial.path("whole.json"), trial.path("joined.json")
     trial.run("run", trial.model, "--onnxrt", *level, *trial.data, "--save-inputs", fed)
     trial.run("run", first, "--onnxrt", *level, "--load-inputs", fed, "--save-outputs", between)
     trial.run("data", "merge", between, fed, "-o", joined)
     trial.run(
         "run", trial.model, "--onnxrt", *level, "--load-inputs", fed, "--onnx-outputs",
-        *outputs[1], "--save-outputs", whole,
+        *outputs[1], "--save-outputs", whole_path,
     )  # fmt: skip
-    trial.run("run", second, "--onnxrt", *level, "--load-inputs", joined, "--load-outputs", whole)
+    trial.run(
+        "run", second, "--onnxrt", *level, "--load-inputs", joined, "--load-outputs", whole_path
+    )
 
 
 def _middle(path: str) -> tuple[list[str], list[str], tuple[list[str], list[str]]]:
@@ -615,14 +624,14 @@ def _middle(path: str) -> tuple[list[str], list[str], tuple[list[str], list[str]
     nodes = [node for node in graph.node if node.op_type != "Constant"]
     constants |= {n for node in graph.node if node.op_type == "Constant" for n in node.output}
     half = len(nodes) // 2
-    made = {name for node in nodes[:half] for name in node.output if name}
+    names = {name for node in nodes[:half] for name in node.output if name}
     read = dict.fromkeys(name for node in nodes[half:] for name in _read(node) if name)
-    given = [value.name for value in graph.input if value.name not in constants]
+    input_names = [value.name for value in graph.input if value.name not in constants]
     wanted = [value.name for value in graph.output]
     return (
-        [name for name in read if name in made],
-        [name for name in given if name in read],
-        ([n for n in wanted if n in made], [n for n in wanted if n not in made]),
+        [name for name in read if name in names],
+        [name for name in input_names if name in read],
+        ([n for n in wanted if n in names], [n for n in wanted if n not in names]),
     )
 
 
@@ -772,7 +781,7 @@ def results(
             yield name, check, seconds, why
 
 
-def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str, str]) -> str:
+def markdown(rows: list[tuple[str, str, float, str | None]], versions: dict[str, str]) -> str:
     """Return the page: a table of models and checks, and what those that failed said."""
     import onnx
     import onnxruntime
@@ -781,7 +790,7 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
-    done = {check for _, check, *_ in found}
+    done = {check for _, check, *_ in rows}
     checks = {name: call for name, call in CHECKS.items() if name in done}
     lines = [
         "# Models from other packages",
@@ -803,9 +812,9 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
         "| --- |" + " ---: |" * len(checks),
     ]
     notes: list[str] = []
-    for model in dict.fromkeys(name for name, *_ in found):
+    for model in dict.fromkeys(name for name, *_ in rows):
         cells = {}
-        for name, check, seconds, why in found:
+        for name, check, seconds, why in rows:
             if name == model:
                 cells[check] = f"{seconds:.1f}"
                 if why is not None:
@@ -825,14 +834,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="part of a model's name and a check's")
     parser.add_argument("--checks", nargs="+", choices=CHECKS, default=tuple(CHECKS))
     parser.add_argument("--markdown", type=Path)
-    given = parser.parse_args()
-    versions = unpack(given.folder)
-    found = list(results(given.folder, given.only, given.checks))
-    if given.markdown:
-        given.markdown.write_text(markdown(found, versions), encoding="utf-8")
-    refused = sum(bool(why) and why.startswith(REFUSED) for *_, why in found)
-    failed = sum(why is not None for *_, why in found) - refused
-    print(f"{len(found) - failed - refused} of {len(found)} checks passed, {refused} are refused")
+    arguments = parser.parse_args()
+    versions = unpack(arguments.folder)
+    rows = list(results(arguments.folder, arguments.only, arguments.checks))
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(rows, versions), encoding="utf-8")
+    refused = sum(bool(why) and why.startswith(REFUSED) for *_, why in rows)
+    failed = sum(why is not None for *_, why in rows) - refused
+    print(f"{len(rows) - failed - refused} of {len(rows)} checks passed, {refused} are refused")
     return 1 if failed else 0
 
 

@@ -43,12 +43,12 @@ def tiny_session() -> Any:
 
 
 def median_seconds(work: Callable[[], object]) -> float:
-    taken = []
+    seconds = []
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
         work()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:])
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
 
 
 def infer() -> None:
@@ -67,10 +67,10 @@ def infer() -> None:
                 runner.infer(feed)
 
         floor, measured = median_seconds(raw), median_seconds(ours)
-    each = 1e6 / ITERATIONS
+    per_run = 1e6 / ITERATIONS
     print(
-        f"OnnxrtRunner.infer: {measured * each:.2f} us; raw {floor * each:.2f} us; above it"
-        f" {(measured - floor) * each:.2f} us"
+        f"OnnxrtRunner.infer: {measured * per_run:.2f} us; raw {floor * per_run:.2f} us; above it"
+        f" {(measured - floor) * per_run:.2f} us"
     )
 
 
@@ -125,14 +125,14 @@ def run_and_show() -> None:
             view.close(lambda: None, 0, 0.0)
             view.show_all_lines()
 
-    taken: dict[Callable[[], None], list[float]] = {raw: [], shown: []}
+    times: dict[Callable[[], None], list[float]] = {raw: [], shown: []}
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         for _ in range(REPEATS + 1):
-            for work, seconds in taken.items():
+            for work, seconds in times.items():
                 start = time.process_time()
                 work()
                 seconds.append(time.process_time() - start)
-    floor, most = (statistics.median(seconds[1:]) for seconds in taken.values())
+    floor, most = (statistics.median(seconds[1:]) for seconds in times.values())
     print(
         f"run, compare and show, {ITERATIONS} iterations, console of a program: {most:.3f} s of"
         f" processor time; raw {floor:.3f} s; ratio {most / floor:.1f} (goal 4)"

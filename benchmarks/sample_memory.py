@@ -29,7 +29,7 @@ def peak(command: list[str], folder: Path) -> float:
 
 def main() -> int:
     polygraphy = [sys.executable, "-m", "polygraphy", "run"]
-    found = {}
+    peaks = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run([sys.executable, ROOT / "examples/shapes/make.py", folder], check=True)
@@ -48,10 +48,10 @@ def main() -> int:
                 "compared": ["int8.onnx", "--onnxrt", *data, "--load-outputs", saved, "--samples",
                              "--compare", "top_k", "--report", f"{count}.report.json"],
             }  # fmt: skip
-            found[count] = [peak([*polygraphy, *words], folder) for words in runs.values()]
-            sizes = ", ".join(f"{what} {size:.1f} MB" for what, size in zip(runs, found[count]))
+            peaks[count] = [peak([*polygraphy, *words], folder) for words in runs.values()]
+            sizes = ", ".join(f"{what} {size:.1f} MB" for what, size in zip(runs, peaks[count]))
             print(f"{count} samples: {sizes}", flush=True)
-    more = max(large - small for small, large in zip(*found.values()))
+    more = max(large - small for small, large in zip(*peaks.values()))
     print(f"{more:.1f} MB more")
     return int(more > _MOST)
 

@@ -192,9 +192,9 @@ def main() -> None:
         lines.append(line)
     if options.page:
         text = options.page.read_text(encoding="utf-8")
-        before, header, rest = text.partition(HEADER)
+        before, header, after_header = text.partition(HEADER)
         assert header, f"{options.page} has no such table"
-        _, end, after = rest.partition("\n\n")
+        _, end, after = after_header.partition("\n\n")
         page = before + "\n".join(lines) + end + after
         options.page.write_text(page, encoding="utf-8")
 
@@ -256,10 +256,10 @@ def run(command: list[str], folder: Path) -> tuple[float, int]:
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert process.stderr is not None
-    said = process.stderr.read()
+    errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"{' '.join(command)}: {said.decode()[-500:]}")
+        raise SystemExit(f"{' '.join(command)}: {errors.decode()[-500:]}")
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
 
 

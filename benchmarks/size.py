@@ -205,8 +205,8 @@ def installed(root: Path) -> dict[str, Path]:
     metadata.read(root / "setup.cfg")
     modules = metadata.get("options", "py_modules", fallback="").split()
     package = root / "polygraphy"
-    found = {str(path.relative_to(package).with_suffix("")): path for path in package.rglob("*.py")}
-    return found | {module: root / f"{module}.py" for module in modules}
+    paths = {str(path.relative_to(package).with_suffix("")): path for path in package.rglob("*.py")}
+    return paths | {module: root / f"{module}.py" for module in modules}
 
 
 def percentile(lengths: list[int], share: float) -> int:

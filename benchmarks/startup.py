@@ -71,16 +71,16 @@ def cpu_seconds(command: list[str]) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def measure_imports(python: Path, other: Path) -> None:
+def measure_imports(python: Path, other_python: Path) -> None:
     """Print the CPU time of imports with both tools, measured in turns."""
     print(f"{'import':40} {'median ms':>10} {'NVIDIA':>10} {'ratio':>7}")
     for module in IMPORTS:
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(RUNS + 1):
-            for taken, interpreter in zip(times, (python, other)):
-                taken.append(cpu_seconds([str(interpreter), "-c", f"import {module}"]))
-        ours, theirs = (statistics.median(taken[1:]) for taken in times)
-        print(f"{module:40} {ours * 1e3:10.1f} {theirs * 1e3:10.1f} {ours / theirs:7.2f}")
+            for seconds, interpreter in zip(times, (python, other_python)):
+                seconds.append(cpu_seconds([str(interpreter), "-c", f"import {module}"]))
+        ours, nvidia = (statistics.median(seconds[1:]) for seconds in times)
+        print(f"{module:40} {ours * 1e3:10.1f} {nvidia * 1e3:10.1f} {ours / nvidia:7.2f}")
 
 
 def commands_of(interpreter: Path) -> dict[str, list[str]]:
@@ -97,11 +97,11 @@ def main() -> None:
     floors = {"python -c pass": [str(python), "-c", "pass"], "raw script": [str(python), "raw.py"]}
     measured = {**floors, **commands_of(python)}
     compile_packages(python)
-    other = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
-    if other:
-        compile_packages(Path(other))
+    nvidia_python = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
+    if nvidia_python:
+        compile_packages(Path(nvidia_python))
         measured |= {
-            f"NVIDIA: {name}": command for name, command in commands_of(Path(other)).items()
+            f"NVIDIA: {name}": command for name, command in commands_of(Path(nvidia_python)).items()
         }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,13 +111,13 @@ def main() -> None:
         for _ in range(RUNS + 1):  # The first round warms the file cache.
             for label, command in measured.items():
                 times[label].append(seconds(command, folder))
-    medians = {label: statistics.median(taken[1:]) for label, taken in times.items()}
+    medians = {label: statistics.median(seconds[1:]) for label, seconds in times.items()}
     print(f"{'command':40} {'median ms':>10} {'ratio':>7}  floor")
     for label, median in medians.items():
         floor = "raw script" if "identity" in label else "python -c pass"
         print(f"{label:40} {median * 1e3:10.1f} {median / medians[floor]:7.2f}  {floor}")
-    if other:
-        measure_imports(python, Path(other))
+    if nvidia_python:
+        measure_imports(python, Path(nvidia_python))
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def raw(model: onnx.ModelProto, steps: int, compares: bool = False) -> Times:
         steps: number of steps.
         compares: whether it compares logits and the new slots of states.
     """
-    sessions, inside, whole = _sessions(model), [], []
-    names = [each.name for each in sessions[0].get_outputs()]
+    sessions, inside, step_seconds = _sessions(model), [], []
+    names = [output.name for output in sessions[0].get_outputs()]
     memories: list[dict[str, Any]] = [{}, {}]
     for feed in StepLoader(model, steps=steps):
         start, backend, outputs = time.process_time(), 0.0, []
@@ -124,16 +124,16 @@ def raw(model: onnx.ModelProto, steps: int, compares: bool = False) -> Times:
             outputs.append(values)
         if compares:
             _compare_new_slots(feed, outputs)
-        whole.append(time.process_time() - start)
+        step_seconds.append(time.process_time() - start)
         inside.append(backend)
-    return float(np.mean(whole[2:])), float(np.mean(inside[2:]))
+    return float(np.mean(step_seconds[2:])), float(np.mean(inside[2:]))
 
 
 def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
     """Compare the logits and the new slots of all states of two runs, as a script would."""
     start, stop = feed.step.start, feed.step.start + feed.step.length
     for name in ("logits", *(pair.output for pair in feed.pairs)):
-        value, expected = (each[name] for each in outputs)
+        value, expected = (output[name] for output in outputs)
         if name != "logits":
             value, expected = value[:, :, start:stop], expected[:, :, start:stop]
         difference = np.abs(value - expected)
@@ -145,8 +145,8 @@ def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
 
 def bound(model: onnx.ModelProto, steps: int) -> Times:
     """Return the times of a loop over two sessions with bound values, which copies no states."""
-    sessions, inside, whole = _sessions(model), [], []
-    names = [each.name for each in sessions[0].get_outputs()]
+    sessions, inside, step_seconds = _sessions(model), [], []
+    names = [output.name for output in sessions[0].get_outputs()]
     states: list[dict[str, Any]] = [{}, {}]
     for feed in StepLoader(model, steps=steps):
         start, backend = time.process_time(), 0.0
@@ -163,9 +163,9 @@ def bound(model: onnx.ModelProto, steps: int) -> Times:
             backend += time.process_time() - before
             values = dict(zip(names, binding.get_outputs()))
             states[at] = {pair.input: values[pair.output] for pair in feed.pairs}
-        whole.append(time.process_time() - start)
+        step_seconds.append(time.process_time() - start)
         inside.append(backend)
-    return float(np.mean(whole[2:])), float(np.mean(inside[2:]))
+    return float(np.mean(step_seconds[2:])), float(np.mean(inside[2:]))
 
 
 class TimedRunner(OnnxrtRunner):
@@ -211,14 +211,14 @@ def summaries(steps: int) -> float:
     figures = StepFigures(("a", "b"))
     for at in range(steps):
         facts = StepFacts(at, at, 1, states, "logits", True)
-        other = scores + draw.standard_normal(scores.shape).astype("f") * np.float32(1e-6)
+        moved = scores + draw.standard_normal(scores.shape).astype("f") * np.float32(1e-6)
         results = dict.fromkeys(("logits", *states), True)
-        row = step_row(facts, ({"logits": scores}, {"logits": other}), results)
+        row = step_row(facts, ({"logits": scores}, {"logits": moved}), results)
         figures.add(facts, row, results)
     figures.comparison()
-    taken = tracemalloc.get_traced_memory()[1] / 1e6
+    megabytes = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
-    return taken
+    return megabytes
 
 
 def main() -> None:
@@ -227,29 +227,30 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--summaries", type=int, default=20000)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     G_LOGGER.module_severity = G_LOGGER.ERROR
     model = decoder()
     loops: dict[str, Callable[[], Times]] = {
-        "a loop with arrays": lambda: raw(model, given.steps),
-        "a loop with bound values": lambda: bound(model, given.steps),
-        "a loop that compares with NumPy": lambda: raw(model, given.steps, compares=True),
-        "two runners and their comparison": lambda: compared(model, given.steps),
+        "a loop with arrays": lambda: raw(model, arguments.steps),
+        "a loop with bound values": lambda: bound(model, arguments.steps),
+        "a loop that compares with NumPy": lambda: raw(model, arguments.steps, compares=True),
+        "two runners and their comparison": lambda: compared(model, arguments.steps),
     }
     times: dict[str, list[Times]] = {name: [] for name in loops}
-    for _ in range(given.starts):
+    for _ in range(arguments.starts):
         for name, loop in loops.items():
             with contextlib.redirect_stdout(io.StringIO()):
                 times[name].append(loop())
     least = min(inside for every in times.values() for _, inside in every)
     for name, every in times.items():
-        whole = min(each for each, _ in every)
-        beyond = min(whole - inside for whole, inside in every)
+        fastest = min(total for total, _ in every)
+        beyond = min(total - inside for total, inside in every)
         print(
-            f"{name:36}{1000 * whole:8.1f} ms a step, {1000 * beyond:5.2f} ms beyond the sessions,"
-            f" {100 * beyond / least:5.1f} %"
+            f"{name:36}{1000 * fastest:8.1f} ms a step, {1000 * beyond:5.2f} ms beyond the"
+            f" sessions, {100 * beyond / least:5.1f} %"
         )
-    print(f"figures of {given.summaries} steps            {summaries(given.summaries):8.1f} MB")
+    megabytes = summaries(arguments.summaries)
+    print(f"figures of {arguments.summaries} steps            {megabytes:8.1f} MB")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from polygraphy.sweep import sweep
 
 def save_model(path: Path, name: str = "identity") -> None:
     node = helper.make_node("Identity", ["x"], ["y"])
-    x, y = (helper.make_tensor_value_info(each, 1, [1, 1, 2, 2]) for each in "xy")
+    x, y = (helper.make_tensor_value_info(name, 1, [1, 1, 2, 2]) for name in "xy")
     onnx.save(helper.make_model(helper.make_graph([node], name, [x], [y])), path)
 
 
@@ -82,22 +82,22 @@ class Nothing:
 
     def __init__(self, engine: SweepEngine, document: Path) -> None:
         row = {"name": "y", "passed": True, "excess": 0.1, "metrics": {"max_absdiff": 1e-7}}
-        found = {
+        document_fields = {
             "summary": "1 output matched; largest error: 10 % of the tolerance ('y').",
             "verdict": "passed",
             "comparisons": [{"outputs": [row]}],
             "parties": [{"times": {"median": 1e-3}}],
             "culprits": [],
         }
-        document.write_text(json.dumps(found))
+        document.write_text(json.dumps(document_fields))
         self._engine, self._document = engine, str(document)
 
     def run(self, jobs: Any, limits: Limits, ended: Any) -> None:
         """Run jobs that do nothing."""
-        made = [
+        cell_jobs = [
             Job(job.key, ("cp", self._document, job.report), job.stem, job.folder) for job in jobs
         ]
-        self._engine.run(made, limits, ended)
+        self._engine.run(cell_jobs, limits, ended)
 
 
 def many(cells: int) -> None:
@@ -128,9 +128,9 @@ def many(cells: int) -> None:
             print(f"{cells} cells {what}: {seconds:.0f} s, page {size:.1f} MB", flush=True)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(f"memory at most {peak:.0f} MB")
-        kept = os.environ.get("SWEEP_PAGE")
-        if kept:
-            Path(kept).write_bytes(page.read_bytes())
+        page_path = os.environ.get("SWEEP_PAGE")
+        if page_path:
+            Path(page_path).write_bytes(page.read_bytes())
 
 
 def main() -> None:

@@ -95,8 +95,12 @@ def write_plan(folder: Path, environments: list[str], count: int) -> None:
 
 def records(folder: Path) -> dict[str, int]:
     """Return when each cell was run."""
-    found = folder.glob("plan.sweep/cells/*/*.json")
-    return {one.stem: one.stat().st_mtime_ns for one in found if ".report" not in one.name}
+    documents = folder.glob("plan.sweep/cells/*/*.json")
+    return {
+        document.stem: document.stat().st_mtime_ns
+        for document in documents
+        if ".report" not in document.name
+    }
 
 
 def start(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
@@ -115,8 +119,8 @@ def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], 
     if code not in (0, 1, 4):
         raise SystemExit(f"The sweep ended with exit code {code}.")
     results = json.loads((folder / f"{report}.json").read_text())["results"]
-    [found] = [each for each in results if each["kind"] == "sweep"]
-    return found, time.perf_counter() - began
+    [sweep_result] = [result for result in results if result["kind"] == "sweep"]
+    return sweep_result, time.perf_counter() - began
 
 
 def unchanged(before: dict[str, int], after: dict[str, int]) -> None:
@@ -166,11 +170,11 @@ def main() -> int:
 
     write_plan(args.folder, args.environments, 3)
     baseline = ["--baseline", str(args.folder / "first.json"), "--diagnose"]
-    found, seconds = sweep(args.folder, [*words, *baseline], "second")
+    document, seconds = sweep(args.folder, [*words, *baseline], "second")
     second = records(args.folder)
     unchanged(first, second)
     new = set(second) - set(first)
-    stray = [row["name"] for row in found["rows"]
+    stray = [row["name"] for row in document["rows"]
              if row["key"] in new and not row["label"].endswith(_VERSIONS[-1])]  # fmt: skip
     if stray and not args.environments:
         raise SystemExit(f"{len(stray)} cells of old versions were run, such as {stray[0]}.")
@@ -179,17 +183,17 @@ def main() -> int:
     lines += [
         f"Then a third version is added, with `--baseline` and `--diagnose`. Only the {len(new)}"
         f" cells of this version run, and {len(counted)} failing cells are diagnosed. Both take"
-        f" {seconds:.0f} s in total. {found['merged']} combinations have the same content as"
+        f" {seconds:.0f} s in total. {document['merged']} combinations have the same content as"
         " another combination, so they do not run.",
         "",
         "| state | cells |",
         "| --- | ---: |",
     ]
-    states = Counter(row["state"] for row in found["rows"])
+    states = Counter(row["state"] for row in document["rows"])
     lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
-    lines += ["", f"The failing cells have {len(found['groups'])} causes:", ""]
+    lines += ["", f"The failing cells have {len(document['groups'])} causes:", ""]
     lines += ["| cells | cause | fix |", "| ---: | --- | --- |"]
-    lines += [cause_row(group) for group in found["groups"]]
+    lines += [cause_row(group) for group in document["groups"]]
     text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])
     print(text)
     if args.markdown:

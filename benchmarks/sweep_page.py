@@ -75,14 +75,14 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         page = args.page or page_of(args.cells, Path(name))
-        found = _BROWSER if Path(_BROWSER).exists() else None
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser_path = _BROWSER if Path(_BROWSER).exists() else None
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         rounds = [opened(browser, page, args.cells) for _ in range(args.rounds)]
         browser.close()
         load = os.getloadavg()[0]
         print(f"{args.cells} cells, {page.stat().st_size / 1e6:.1f} MB, load {load:.0f}")
         for what in rounds[0]:
-            times = [each[what] for each in rounds]
+            times = [figures[what] for figures in rounds]
             print(f"{what:14} {median(times):.2f} s (best {min(times):.2f} s)")
         print(json.dumps(rounds))
 

@@ -92,7 +92,7 @@ def outside(code: str, model: str, options: list[str]) -> float:
         command = [sys.executable, "-c", TIMED + code, "convert", model, "-o", plan, *options]
         start = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-        whole = time.perf_counter() - start
+        total = time.perf_counter() - start
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
     reported = next(line for line in done.stdout.splitlines() if line.startswith("SPENT"))
@@ -100,10 +100,10 @@ def outside(code: str, model: str, options: list[str]) -> float:
         what: float(seconds)
         for what, _, seconds in (w.partition("=") for w in reported.split()[1:])
     }
-    rest = whole - sum(parts.values())
+    outside = total - sum(parts.values())
     listed = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in parts.items())
-    print(f"  {whole:.2f} s; in TensorRT: {listed}; outside {rest:.2f} s")
-    return rest
+    print(f"  {total:.2f} s; in TensorRT: {listed}; outside {outside:.2f} s")
+    return outside
 
 
 def main() -> int:

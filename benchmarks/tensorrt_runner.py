@@ -188,7 +188,7 @@ def measured(works: dict[str, Work], calls: int) -> dict[str, float]:
             for _ in range(calls):
                 work()
             rounds[name].append((time.perf_counter() - start) / calls * 1e6)
-    return {name: statistics.median(taken) for name, taken in rounds.items()}
+    return {name: statistics.median(seconds) for name, seconds in rounds.items()}
 
 
 def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) -> list[str]:

@@ -59,8 +59,10 @@ class Mark:
         code, values = frame.f_code, frame.f_locals
         count = code.co_argcount + code.co_kwonlyargcount
         count += sum(bool(code.co_flags & star) for star in _STARS)
-        given = {name: values[name] for name in code.co_varnames[:count] if name in values}
-        return any(self._is(value) for part in (given, *given.values()) for value in _items(part))
+        arguments = {name: values[name] for name in code.co_varnames[:count] if name in values}
+        return any(
+            self._is(value) for part in (arguments, *arguments.values()) for value in _items(part)
+        )
 
     def _is(self, item: tuple[object, object]) -> bool:
         key, value = item

@@ -43,8 +43,8 @@ def negation(side: int) -> ModelProto:
     """Return a model of one node, which takes no longer than its tensors."""
     head = '<ir_version: 8, opset_import: ["": 17]>'
     shape = f"float[{side},{side}]"
-    made: ModelProto = parser.parse_model(f"{head} m ({shape} x) => ({shape} y) {{ y = Neg(x) }}")
-    return made
+    model: ModelProto = parser.parse_model(f"{head} m ({shape} x) => ({shape} y) {{ y = Neg(x) }}")
+    return model
 
 
 def chain(scale: float) -> ModelProto:
@@ -57,7 +57,7 @@ def chain(scale: float) -> ModelProto:
         nodes.append(helper.make_node("MatMul", [name, f"w{index}"], [f"p{index}"], f"mm{index}"))
         nodes.append(helper.make_node("Tanh", [f"p{index}"], [f"t{index}"], f"tanh{index}"))
         name = f"t{index}"
-    ends = [helper.make_tensor_value_info(each, 1, [3, 16]) for each in ("x", name)]
+    ends = [helper.make_tensor_value_info(name, 1, [3, 16]) for name in ("x", name)]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -100,15 +100,15 @@ def in_openvino(folder: str) -> None:
                 diagnosed(folder, OpenvinoParty())
             times[where].append(time.perf_counter() - start)
     diagnosing.isolate = isolate
-    for where, found in times.items():
-        print(f"| OpenVINO, {where} | {min(found):.1f} s |")
+    for where, seconds in times.items():
+        print(f"| OpenVINO, {where} | {min(seconds):.1f} s |")
 
 
 def main() -> None:
     """Print rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--openvino", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     [warm] = subprocesses.isolate([Warm()])
     for side in SIDES:
         feed = {"x": np.ones((side, side), np.float32)}
@@ -129,7 +129,7 @@ def main() -> None:
                 single = least(lambda: diagnosed(folder, OnnxrtParty()))
             starts.clear()
             new = least(lambda: diagnosed(folder, Warm()))
-            if given.openvino:
+            if arguments.openvino:
                 in_openvino(folder)
     print(f"| forks | {forked:.2f} s |\n| one process | {single:.2f} s |")
     print(f"| warm | {new:.2f} s, {len(starts) / RUNS:g} processes |")

@@ -536,8 +536,8 @@ def _matching(tests: Sequence[str], existing: Sequence[str]) -> list[str]:
         functions.setdefault(test.partition("[")[0], []).append(test)
     matching: dict[str, None] = {}
     for test in tests:
-        found = [test] if test in present else functions.get(test.partition("[")[0], [])
-        matching.update(dict.fromkeys(found))
+        candidates = [test] if test in present else functions.get(test.partition("[")[0], [])
+        matching.update(dict.fromkeys(candidates))
     return list(matching)
 
 
@@ -600,14 +600,14 @@ def _compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> None:
     ]
     detected = (KILLED, TIMED_OUT)
     print(f"{len(pairs)} mutants ran in both commits")
-    for title, losing, other in (("before", 1, 0), ("after", 0, 1)):
+    for title, losing, gaining in (("before", 1, 0), ("after", 0, 1)):
         ones = [
-            p for p in pairs if p[other].result in detected and p[losing].result not in detected
+            p for p in pairs if p[gaining].result in detected and p[losing].result not in detected
         ]
         print(f"detected {title} alone: {len(ones)}")
         for pair in ones:
-            mutant = pair[other].mutant
-            print(f"  {mutant.path}:{mutant.line}: {mutant.kind}, by {pair[other].killer}")
+            mutant = pair[gaining].mutant
+            print(f"  {mutant.path}:{mutant.line}: {mutant.kind}, by {pair[gaining].killer}")
             print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
 
 
@@ -678,7 +678,7 @@ def main() -> int:
         return 0
     sides = [Side(commit, changed, *recorded[commit.name]) for commit, changed in chosen]
     outcomes = judge(sides, settings, Log(arguments.log))
-    reports = [_report(side.commit.name[:12], found) for side, found in zip(sides, outcomes)]
+    reports = [_report(side.commit.name[:12], results) for side, results in zip(sides, outcomes)]
     if len(outcomes) == 2:
         _compare(*outcomes)
     if arguments.json:

@@ -50,7 +50,7 @@ class Drawn:
         onnx.save(model, folder / "healthy.onnx")
         onnx.save(faulty, folder / self.model)
         data: list[tuple[str, ...]] = [(), ("--seed", "3"), ("--iterations", "2")]
-        floats = [one for one in model.graph.input if one.type.tensor_type.elem_type == 1]
+        floats = [value for value in model.graph.input if value.type.tensor_type.elem_type == 1]
         if len(floats) == len(model.graph.input):
             data += [("--val-range", "[-1,1]"), ("--val-range", "[0,1]", "--iterations", "3")]
         self.data = data[int(rng.integers(len(data)))]
@@ -96,24 +96,24 @@ def _model(rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
 
 def _faulty(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
     """Return the model with one or two faults, or itself if none can be planted."""
-    found, kinds = model, []
+    faulty, kinds = model, []
     for _ in range(1 + int(rng.random() < 0.3)):
         kind = str(rng.choice(list(PLANTS)))
-        result = planted(found, kind, rng, PLANTS)
+        result = planted(faulty, kind, rng, PLANTS)
         if result is not None:
-            found, kinds = result[0], [*kinds, kind]
-    if not kinds or not shows(model, found, _example(model, rng)):
+            faulty, kinds = result[0], [*kinds, kind]
+    if not kinds or not shows(model, faulty, _example(model, rng)):
         return model, "no fault"
-    return found, " and ".join(kinds)
+    return faulty, " and ".join(kinds)
 
 
 def _example(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return an input set."""
     feed = {}
-    for one in model.graph.input:
-        shape = [each.dim_value or 1 for each in one.type.tensor_type.shape.dim]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)
-        feed[one.name] = (
+    for value in model.graph.input:
+        shape = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        feed[value.name] = (
             rng.random(shape).astype(dtype) if dtype.kind == "f" else np.zeros(shape, dtype)
         )
     return feed
@@ -126,49 +126,52 @@ def contradictions(case: Drawn) -> Iterator[str]:
     if -signal.SIGSEGV in (ran.code, judged.code):
         raise RuntimeError("the backend crashes")
     words = ["diagnose", case.path, *case.diagnoses, *case.data]
-    found = run(words, case.folder)
-    for name, done in (("run", ran), ("run auto", judged), ("diagnose", found)):
+    diagnosis = run(words, case.folder)
+    for name, done in (("run", ran), ("run auto", judged), ("diagnose", diagnosis)):
         if done.code not in (0, 1, 4) or "Traceback" in done.out:
             yield f"{name} ended with {done.code}: {done.out[-300:]}"
     # A diagnosis that knows both models may prove more than outputs show, if it says so.
-    is_explained = "so run --rtol auto accepts these outputs" in found.out
-    if (judged.code, found.code) in ((0, 1), (1, 0)) and not (is_explained and not judged.code):
-        yield f"run auto ends with {judged.code}, diagnose with {found.code}"
+    is_explained = "so run --rtol auto accepts these outputs" in diagnosis.out
+    if (judged.code, diagnosis.code) in ((0, 1), (1, 0)) and not (is_explained and not judged.code):
+        yield f"run auto ends with {judged.code}, diagnose with {diagnosis.code}"
     for done in (ran, judged):
         for line in _printed(done, "next"):
-            yield from _check_next(case, line, found)
-    for line in _printed(found, "FIX"):
+            yield from _check_next(case, line, diagnosis)
+    for line in _printed(diagnosis, "FIX"):
         yield from _check_fix(case, line, words)
-        yield from _check_names(found, line)
+        yield from _check_names(diagnosis, line)
 
 
 def _printed(done: Done, title: str) -> list[str]:
     """Return the commands that a command printed behind a title."""
     lines = [line.strip().partition(" ") for line in done.out.splitlines()]
-    commands = [rest.strip() for word, _, rest in lines if word == title]
-    return list(dict.fromkeys(each for each in commands if each.startswith("polygraphy ")))
+    commands = [command.strip() for word, _, command in lines if word == title]
+    return list(dict.fromkeys(command for command in commands if command.startswith("polygraphy ")))
 
 
-def _check_next(case: Drawn, line: str, found: Done) -> Iterator[str]:
+def _check_next(case: Drawn, line: str, diagnosis: Done) -> Iterator[str]:
     """Yield whether the next command passes what the diagnosis fails, or does not run."""
     done = typed(line, case.folder)
     if done.code not in (0, 1, 4):
         yield f"next {line}: {done.code} {done.out[-300:]}"
-    if (done.code, found.code) in ((0, 1), (1, 0)):
-        yield f"next {line}: {done.code}, diagnose: {found.code}"
+    if (done.code, diagnosis.code) in ((0, 1), (1, 0)):
+        yield f"next {line}: {done.code}, diagnose: {diagnosis.code}"
 
 
-def _check_names(found: Done, line: str) -> Iterator[str]:
+def _check_names(diagnosis: Done, line: str) -> Iterator[str]:
     """Yield whether a FIX copies nodes that no sentence names, or leaves out nodes that one does:
     what is named, applied alone, has to make the outputs match.
     """
-    if "makes all outputs match" not in found.out and "make all outputs match" not in found.out:
+    if (
+        "makes all outputs match" not in diagnosis.out
+        and "make all outputs match" not in diagnosis.out
+    ):
         return
     words = shlex.split(line)
     if words[1:3] != ["surgeon", "copy"] or "--nodes" not in words or "&&" in words:
         return
     copied = set(words[words.index("--nodes") + 1 : words.index("-o")])
-    titles = [one for one in found.out.splitlines() if one.startswith("CULPRIT")]
+    titles = [row for row in diagnosis.out.splitlines() if row.startswith("CULPRIT")]
     named = {name for title in titles for name in _QUOTED.findall(title)}
     if titles and copied != named and not any(" more" in title for title in titles):
         yield f"FIX {line} copies {sorted(copied)}, the culprits are {sorted(named)}"

@@ -59,10 +59,10 @@ def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> list[Any]:
     return session.run(None, feed)
 
 
-def off(one: list[Any], other: list[Any]) -> float:
+def off(values: list[Any], expected_values: list[Any]) -> float:
     """Return how far outputs are apart, relative to their size."""
     apart = []
-    for a, b in zip(one, other):
+    for a, b in zip(values, expected_values):
         if a.shape != b.shape or a.dtype != b.dtype:
             return np.inf
         size = np.sqrt(np.mean(np.square(b.astype(float)))) + 1e-30
@@ -89,10 +89,10 @@ class Suite:
             return None
         with torch.no_grad():
             module, args = program.make()
-            given = program.data or args
-            right = module(*given)
-        leaves = [each.numpy() for each in torch.utils._pytree.tree_leaves(right)]
-        feed = {value.name: each.numpy() for value, each in zip(model.graph.input, given)}
+            data = program.data or args
+            module_outputs = module(*data)
+        leaves = [tensor.numpy() for tensor in torch.utils._pytree.tree_leaves(module_outputs)]
+        feed = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, data)}
         try:
             is_wrong = off(outputs(model, feed), leaves) > 1e-3
         except Exception as error:
@@ -110,12 +110,12 @@ class Suite:
     def planted(self, program: Program, kind: str, model: onnx.ModelProto) -> None:
         """Diagnose faults."""
         _, args = program.make()
-        feed = {value.name: each.numpy() for value, each in zip(model.graph.input, args)}
-        right = outputs(model, feed)
+        feed = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, args)}
+        expected = outputs(model, feed)
         for fault in faults(model):
             name = f"{program.name}-{kind}-{fault.name}"
             try:
-                is_seen = off(outputs(fault.model, feed), right) > 1e-2
+                is_seen = off(outputs(fault.model, feed), expected) > 1e-2
             except Exception:  # Some changes make the model invalid.
                 continue
             if not is_seen:
@@ -138,35 +138,35 @@ class Suite:
             save_json([feed], str(self.folder / "feed.json"))
             words += f" --load-inputs {self.folder}/feed.json"
         start = time.process_time()
-        code, found, err = diagnosed(words)
+        code, document, err = diagnosed(words)
         seconds = time.process_time() - start
-        culprits = found.get("culprits", [])
-        said = "; ".join(
-            f"{one['party']} {one['cause']} {one['nodes'][:3]} {one.get('origin')}"
-            f" proven={one['remedy']['proven']}"
-            for one in culprits
+        culprits = document.get("culprits", [])
+        culprit_text = "; ".join(
+            f"{culprit['party']} {culprit['cause']} {culprit['nodes'][:3]} {culprit.get('origin')}"
+            f" proven={culprit['remedy']['proven']}"
+            for culprit in culprits
         )
-        ops = " ".join(sentence for one in culprits for sentence in one["evidence"])
+        ops = " ".join(sentence for culprit in culprits for sentence in culprit["evidence"])
         if not wrong:
-            right = code == 0 and not culprits
+            is_right = code == 0 and not culprits
         else:
-            named = wrong in ops or any(wrong in one["nodes"] for one in culprits)
+            named = wrong in ops or any(wrong in culprit["nodes"] for culprit in culprits)
             # If the fault was planted into the file, the file is at fault, not the exporter.
             party = "model file" if group == "planted" else "exporter"
-            right = len(culprits) == 1 and culprits[0]["party"] == party and named
-            right = right and (not causes or culprits[0]["cause"] in causes)
-        self.counts[f"{group} {'right' if right else 'WRONG'}"] += 1
-        mark = "" if right else f"  expected {wrong or NONE} {causes or ''}"
-        self.said(f"{name:46} {seconds:5.1f} s  code {code} {said or 'nobody'}{mark}")
-        if not right:
-            self.said(f"      {found.get('reason', '')} {err.strip()[-400:]}")
-            for one in culprits:
-                self.said("      " + " ".join(one["evidence"])[:600])
+            is_right = len(culprits) == 1 and culprits[0]["party"] == party and named
+            is_right = is_right and (not causes or culprits[0]["cause"] in causes)
+        self.counts[f"{group} {'right' if is_right else 'WRONG'}"] += 1
+        mark = "" if is_right else f"  expected {wrong or NONE} {causes or ''}"
+        self.said(f"{name:46} {seconds:5.1f} s  code {code} {culprit_text or 'nobody'}{mark}")
+        if not is_right:
+            self.said(f"      {document.get('reason', '')} {err.strip()[-400:]}")
+            for culprit in culprits:
+                self.said("      " + " ".join(culprit["evidence"])[:600])
 
-    def drawn(self, seed: int, each: int) -> None:
+    def drawn(self, seed: int, per_kind: int) -> None:
         """Diagnose drawn programs."""
-        varied = varied_cases(self.folder, seed, each)
-        for case in itertools.chain(drawn_cases(self.folder, seed, each), varied):
+        varied = varied_cases(self.folder, seed, per_kind)
+        for case in itertools.chain(drawn_cases(self.folder, seed, per_kind), varied):
             group = "drawn healthy" if not case.party else f"drawn {case.party}"
             wrong = case.judge()
             self.counts[f"{group} {'WRONG' if wrong else 'right'}"] += 1
@@ -184,9 +184,9 @@ def chosen(only: str) -> Iterator[Program]:
         if only in ("", name):
             yield from programs
         else:
-            yield from (one for one in programs if one.name == only)
+            yield from (program for program in programs if program.name == only)
     if only in ("", "libraries") or "." in only:
-        yield from (one for one in libraries() if "." not in only or one.name == only)
+        yield from (library for library in libraries() if "." not in only or library.name == only)
 
 
 def main() -> int:
@@ -198,20 +198,20 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seed", type=int, default=1, help="of drawn programs")
     parser.add_argument("--cases", type=int, default=1, help="of each kind of drawn programs")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    folder = given.folder or Path(tempfile.mkdtemp())
+    folder = arguments.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(folder)
     print(f"PyTorch {torch.__version__}")
-    for program in chosen(given.only):
+    for program in chosen(arguments.only):
         for kind in program.kinds:
             model = suite.healthy(program, kind)
             if model is not None and program in NETWORKS:
                 suite.planted(program, kind, model)
-    if given.only in ("", "drawn"):
-        suite.drawn(given.seed, given.cases)
+    if arguments.only in ("", "drawn"):
+        suite.drawn(arguments.seed, arguments.cases)
     print(dict(sorted(suite.counts.items())))
     return any("WRONG" in key for key in suite.counts)
 

@@ -129,24 +129,28 @@ class Drawn:
 
     def judge(self) -> str:
         """Return what is wrong with a diagnosis; empty if it is right."""
-        code, found, err = diagnosed(self.words)
-        culprits = found.get("culprits", [])
-        said = f"code {code} {[(c['party'], c['cause'], c.get('origin')) for c in culprits]} {err}"
+        code, document, err = diagnosed(self.words)
+        culprits = document.get("culprits", [])
+        name = f"code {code} {[(c['party'], c['cause'], c.get('origin')) for c in culprits]} {err}"
         if not self.party:
-            return "" if code == 0 and not culprits else said
+            return "" if code == 0 and not culprits else name
         if code != 1 or len(culprits) != 1 or culprits[0]["party"] != self.party:
-            return said
-        [one] = culprits
-        line = str(one.get("origin")).partition(":")[2].partition(" ")[0]
+            return name
+        [culprit] = culprits
+        line = str(culprit.get("origin")).partition(":")[2].partition(" ")[0]
         is_there = not self.lines or (line.isdigit() and int(line) in self.lines)
-        is_right = not self.causes or one["cause"] in self.causes
-        return "" if is_there and is_right and "dynamo=" not in str(one["remedy"]["note"]) else said
+        is_right = not self.causes or culprit["cause"] in self.causes
+        return (
+            ""
+            if is_there and is_right and "dynamo=" not in str(culprit["remedy"]["note"])
+            else name
+        )
 
 
-def drawn_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
+def drawn_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
     """Write and yield cases: each kind so many times, and one healthy file for each."""
     rng = np.random.default_rng(seed)
-    for kind in [*FROZEN, *OTHERS] * each:
+    for kind in [*FROZEN, *OTHERS] * per_kind:
         place = folder / f"{seed}-{kind.replace(' ', '-')}-{rng.integers(1 << 30)}"
         place.mkdir(parents=True)
         yield from (frozen if kind in FROZEN else other)(place, kind, rng)
@@ -154,19 +158,21 @@ def drawn_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
 
 def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
     """Return a drawn program, and the lines of what its example decides."""
-    lines, own = _HEAD.splitlines(), range(0)
+    lines, own_lines = _HEAD.splitlines(), range(0)
     at = int(rng.integers(1, 5))
     for number in range(int(rng.integers(at + 1, 7))):
         if number == at and kind in FROZEN:
             lines += [f"        {line}" for line in FROZEN[kind]]
-            own = range(len(lines) - len(FROZEN[kind]) + 1, len(lines) + 1)
+            own_lines = range(len(lines) - len(FROZEN[kind]) + 1, len(lines) + 1)
         activation = rng.choice(_ACTIVATIONS)
-        if own and kind == "return":  # The next two lines are the other branch of this condition.
-            own = range(own.start, own.stop + 2)
+        if (
+            own_lines and kind == "return"
+        ):  # The next two lines are the other branch of this condition.
+            own_lines = range(own_lines.start, own_lines.stop + 2)
         lines.append(f"        x = {activation}(self.layers[{number}](x))")
         if number == 0:
             lines.append("        x = self.norm(x.transpose(1, 2)).transpose(1, 2)")
-    return "\n".join([*lines, "        return x", _TAIL]), own
+    return "\n".join([*lines, "        return x", _TAIL]), own_lines
 
 
 def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
@@ -177,9 +183,9 @@ def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
         small, large = _array(rng, size), _array(rng, size + int(rng.integers(1, 5)))
     example, data = (small, large) if rng.random() < 0.5 else (large, small)
     sizes = {"data": {1: "length"}} if kind in _OF_SIZES else None
-    for name, given in (("frozen", example), ("healthy", data)):
+    for name, example_data in (("frozen", example), ("healthy", data)):
         net = write(place, text)
-        export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
+        export(net, example_data, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
         words = diagnosed_words(place, name, data)
         if name == "healthy":
             yield Drawn(f"{kind}: healthy", words, "")
@@ -231,11 +237,11 @@ def is_seen(path: Path, net: Any, data: Any) -> bool:
     import onnxruntime
 
     try:
-        [made] = onnxruntime.InferenceSession(str(path)).run(None, {"data": data.numpy()})
+        [computed] = onnxruntime.InferenceSession(str(path)).run(None, {"data": data.numpy()})
     except Exception:  # The model was exported for a different size.
         return True
-    right = net(data).detach().numpy()
-    return bool(made.shape != right.shape or np.abs(made - right).max() > 1e-3)
+    expected = net(data).detach().numpy()
+    return bool(computed.shape != expected.shape or np.abs(computed - expected).max() > 1e-3)
 
 
 def diagnosed_words(place: Path, name: str, data: Any) -> str:

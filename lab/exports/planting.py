@@ -30,17 +30,17 @@ def weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> b
     for tensor in model.graph.initializer:
         if tensor.name == name and tensor.data_type == TensorProto.FLOAT:
             array = numpy_helper.to_array(tensor)
-            made = np.ascontiguousarray(change(array)).astype(array.dtype)
-            tensor.CopyFrom(numpy_helper.from_array(made, name))
+            changed = np.ascontiguousarray(change(array)).astype(array.dtype)
+            tensor.CopyFrom(numpy_helper.from_array(changed, name))
             return True
     return False
 
 
 def setting(node: onnx.NodeProto, name: str, value: Any) -> bool:
     """Change an attribute."""
-    kept = [each for each in node.attribute if each.name != name]
+    kept_attributes = [attribute for attribute in node.attribute if attribute.name != name]
     del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute(name, value)])
+    node.attribute.extend([*kept_attributes, helper.make_attribute(name, value)])
     return True
 
 
@@ -67,14 +67,17 @@ def _of_another(position: int) -> Edit:
     """Take the weight of another node of the same operator."""
 
     def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
-        held = {tensor.name: tensor for tensor in model.graph.initializer}
-        own = held.get(node.input[position])
-        for other in model.graph.node if own is not None else ():
-            if other.op_type == node.op_type and other.input[position] not in ("", own.name):
-                theirs = held.get(other.input[position])
-                if theirs is not None and theirs.dims == own.dims:
-                    array = numpy_helper.to_array(theirs)
-                    return weight(model, own.name, lambda _, array=array: array)
+        weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        own_weight = weights.get(node.input[position])
+        for other_node in model.graph.node if own_weight is not None else ():
+            if other_node.op_type == node.op_type and other_node.input[position] not in (
+                "",
+                own_weight.name,
+            ):
+                other_weight = weights.get(other_node.input[position])
+                if other_weight is not None and other_weight.dims == own_weight.dims:
+                    array = numpy_helper.to_array(other_weight)
+                    return weight(model, own_weight.name, lambda _, array=array: array)
         return False
 
     return edit
@@ -93,11 +96,11 @@ def _number(change: Callable[[Any], Any]) -> Edit:
 def _dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     model.graph.initializer.append(numpy_helper.from_array(np.array(True), "_training"))
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.3), "_ratio"))
-    made = helper.make_node(
+    new_node = helper.make_node(
         "Dropout", ["_kept", "_ratio", "_training"], [node.output[0]], f"{node.name}_drop", seed=3
     )
     node.output[0] = "_kept"
-    model.graph.node.insert(list(model.graph.node).index(node) + 1, made)
+    model.graph.node.insert(list(model.graph.node).index(node) + 1, new_node)
     return True
 
 
@@ -162,9 +165,9 @@ def faults(model: onnx.ModelProto) -> Iterator[Fault]:
     for kind, op, edit, causes in KINDS:
         places = [index for index, node in enumerate(model.graph.node) if node.op_type == op]
         for place in [*places[-2:-1], *places[::-1]]:
-            made = onnx.ModelProto()
-            made.CopyFrom(model)
-            node = made.graph.node[place]
-            if edit(made, node):
-                yield Fault(f"{op}-{kind}", made, node.name, causes)
+            copy = onnx.ModelProto()
+            copy.CopyFrom(model)
+            node = copy.graph.node[place]
+            if edit(copy, node):
+                yield Fault(f"{op}-{kind}", copy, node.name, causes)
                 break

@@ -46,8 +46,8 @@ class Cnn(nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = self.stem(x)
-        for each in self.blocks:
-            x = each(x) + x
+        for block in self.blocks:
+            x = block(x) + x
         x = F.interpolate(x, scale_factor=2.0, mode="bilinear")
         return torch.softmax(self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), -1)
 
@@ -86,19 +86,21 @@ class Decoder(nn.Module):
         half = x.shape[-1] // 2
         steps = torch.pow(100.0, -torch.arange(half, dtype=torch.float32) / half)
         angle = torch.arange(x.shape[2], dtype=torch.float32)[:, None] * steps
-        one, other = x.chunk(2, -1)
+        first_half, second_half = x.chunk(2, -1)
         sin, cos = angle.sin(), angle.cos()
-        return torch.cat([one * cos - other * sin, one * sin + other * cos], -1)
+        return torch.cat(
+            [first_half * cos - second_half * sin, first_half * sin + second_half * cos], -1
+        )
 
     def forward(self, tokens: Any) -> Any:
         x = self.embedding(tokens)
         batch, length, _ = x.shape
         for attend, join, up, down in zip(self.attend, self.join, self.up, self.down):
             parts = attend(self.norm(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-            made = F.scaled_dot_product_attention(
+            attended = F.scaled_dot_product_attention(
                 self.turned(parts[0]), self.turned(parts[1]), parts[2], is_causal=True
             )
-            x = x + join(made.transpose(1, 2).reshape(batch, length, DIM))
+            x = x + join(attended.transpose(1, 2).reshape(batch, length, DIM))
             gate, value = up(self.norm(x)).chunk(2, -1)
             x = x + down(F.silu(gate) * value)
         return self.head(x)
@@ -114,8 +116,8 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(16, 4)
 
     def forward(self, x: Any) -> Any:
-        made, (state, _) = self.lstm(x)
-        return self.head(self.gru(made)[0]), state
+        hidden, (state, _) = self.lstm(x)
+        return self.head(self.gru(hidden)[0]), state
 
 
 class Vit(nn.Module):
@@ -217,9 +219,9 @@ MASK = torch.tensor([True, False, True, False, True])
 
 
 def _put(x: Any, mask: Any) -> Any:
-    made = x.clone()
-    made[:, mask] = made[:, mask] * 2 + 1
-    return made
+    changed = x.clone()
+    changed[:, mask] = changed[:, mask] * 2 + 1
+    return changed
 
 
 OPERATORS = [
@@ -300,9 +302,9 @@ def libraries() -> Iterator[Program]:
         picture = drawn(1, 3, 64, 64)
         for name in ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1"):
             yield Program(f"torchvision.{name}", of(getattr(vision, name), picture))
-        made = of(lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None),
+        build = of(lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None),
                   picture)  # fmt: skip
-        yield Program("torchvision.lraspp", made)
+        yield Program("torchvision.lraspp", build)
     except ImportError:
         pass
     try:
@@ -335,8 +337,8 @@ def libraries() -> Iterator[Program]:
     def causal(kind: str, **more: Any) -> Callable[[], nn.Module]:
         config = getattr(library, f"{kind}Config")(**{**small, **more})
         model = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel"}.get(kind)
-        made = getattr(library, model or f"{kind}ForCausalLM")
-        return lambda: Outputs(made(config))
+        model_class = getattr(library, model or f"{kind}ForCausalLM")
+        return lambda: Outputs(model_class(config))
 
     gpt = {"n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
     yield Program("transformers.gpt2", of(causal("GPT2", **gpt), TOKENS))

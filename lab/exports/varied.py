@@ -134,7 +134,7 @@ HOSTS = {
 
 
 def _parameters(net: Any) -> list[Any]:
-    return [one for one in net.parameters() if one.dim() > 1]
+    return [parameter for parameter in net.parameters() if parameter.dim() > 1]
 
 
 def _checkpoint(net: Any, rng: np.random.Generator) -> None:
@@ -159,7 +159,7 @@ def _head(net: Any, rng: np.random.Generator) -> None:
 
 def _norms(net: Any) -> list[Any]:
     kinds = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
-    return [one for one in net.modules() if isinstance(one, kinds)]
+    return [module for module in net.modules() if isinstance(module, kinds)]
 
 
 def _statistics(net: Any, rng: np.random.Generator) -> None:
@@ -176,7 +176,7 @@ def _reset(net: Any, rng: np.random.Generator) -> None:
 def _epsilon(net: Any, rng: np.random.Generator) -> None:
     for norm in [
         *_norms(net),
-        *(one for one in net.modules() if isinstance(one, torch.nn.LayerNorm)),
+        *(module for module in net.modules() if isinstance(module, torch.nn.LayerNorm)),
     ]:
         norm.eps = 0.1
 
@@ -249,9 +249,9 @@ SIZED: dict[str, tuple[str, ...]] = {
 
 def _text(host: Host, lines: list[str]) -> str:
     """Return the program of a network."""
-    own = [f"        {line}" for line in host.layers]
+    layer_lines = [f"        {line}" for line in host.layers]
     body = [f"        {line}" for line in lines]
-    return "\n".join([_HEAD.rstrip("\n"), *own, _MIDDLE.rstrip("\n"), *body, _TAIL])
+    return "\n".join([_HEAD.rstrip("\n"), *layer_lines, _MIDDLE.rstrip("\n"), *body, _TAIL])
 
 
 def varied(place: Path, host_name: str, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
@@ -300,7 +300,7 @@ def _sized(place: Path, host: Host, kind: str, rng: np.random.Generator) -> Iter
     text = _text(host, lines)
     rows = text.splitlines()
     first = rows.index(f"        {SIZED[kind][0]}") + 1
-    own = range(first, first + len(SIZED[kind]))
+    own_lines = range(first, first + len(SIZED[kind]))
     shape = list(host.shape)
     is_value = kind in ("value", "count", "tolist")
     if not is_value:
@@ -311,17 +311,17 @@ def _sized(place: Path, host: Host, kind: str, rng: np.random.Generator) -> Iter
     if rng.random() < 0.5:
         data, example = example, data
     sizes = {"data": {axis: f"size{axis}" for axis in host.axes}}
-    for name, given in (("frozen", example), ("healthy", data)):
+    for name, example_data in (("frozen", example), ("healthy", data)):
         net = write(place, text)
         try:
-            export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
+            export(net, example_data, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
         except Exception:  # Exporters can raise anything.
             return
         words = diagnosed_words(place, name, data)
         if name == "healthy":
             yield Drawn(f"{kind}: healthy", words, "")
         elif is_seen(place / "frozen.onnx", write(place, text), data):
-            yield Drawn(f"{kind}, {at}", words, "exporter", ("constant",), own)
+            yield Drawn(f"{kind}, {at}", words, "exporter", ("constant",), own_lines)
 
 
 def draw_host(kind: str, rng: np.random.Generator) -> str:
@@ -329,9 +329,9 @@ def draw_host(kind: str, rng: np.random.Generator) -> str:
     return str(rng.choice([name for name in HOSTS if kind not in SIZED or name != "attention"]))
 
 
-def varied_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
+def varied_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
     """Write and yield cases: each kind so many times, each in a drawn network."""
-    for number, kind in enumerate([*FOREIGN, *EDITED, "training", *SIZED] * each, 1):
+    for number, kind in enumerate([*FOREIGN, *EDITED, "training", *SIZED] * per_kind, 1):
         rng = np.random.default_rng([seed, number])
         host = draw_host(kind, rng)
         place = folder / f"{seed}-{number}-{kind.replace(' ', '-')}"

@@ -50,22 +50,22 @@ def on_providers(case: Case, providers: list[str]) -> Case:
     return case._replace(version=HERE, words=words)
 
 
-def draw(given: argparse.Namespace, folder: Path) -> list[Case]:
+def draw(arguments: argparse.Namespace, folder: Path) -> list[Case]:
     """Return the cases that the options name, written into the folder."""
     cases: list[Case] = []
     planted: list[Case] = []
     # With --kind, every N-th case of that kind is selected later.
-    before = 1 if given.kind else given.take
-    if given.only != "planted" and not given.ways:
-        parties = [given.party] if given.party else [*RUN]
-        cases += real_cases(folder, given.seed, *REAL, parties)
-    if given.only != "real":
-        many = (given.cases or PLANTED[0], PLANTED[1])
+    before = 1 if arguments.kind else arguments.take
+    if arguments.only != "planted" and not arguments.ways:
+        parties = [arguments.party] if arguments.party else [*RUN]
+        cases += real_cases(folder, arguments.seed, *REAL, parties)
+    if arguments.only != "real":
+        many = (arguments.cases or PLANTED[0], PLANTED[1])
         models = shipped(ROOT / ".models")
-        planted = planted_cases(folder, models, given.seed, *many, given.ways or (), before)
+        planted = planted_cases(folder, models, arguments.seed, *many, arguments.ways or (), before)
     cases = cases[::before] + planted
-    cases = [case for case in cases if given.kind is None or given.kind in case.kind]
-    return cases[:: given.take // before]
+    cases = [case for case in cases if arguments.kind is None or arguments.kind in case.kind]
+    return cases[:: arguments.take // before]
 
 
 def main() -> int:
@@ -82,34 +82,43 @@ def main() -> int:
     parser.add_argument("--providers", nargs="+", help="planted cases on these, in this Python")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     G_LOGGER.module_severity = {"": G_LOGGER.ERROR}
-    folder = FOLDER / f"cases-{given.seed}"
+    folder = FOLDER / f"cases-{arguments.seed}"
     shutil.rmtree(folder, ignore_errors=True)
-    cases = draw(given, folder)
-    if given.providers:
-        cases = [on_providers(case, given.providers) for case in cases if case.group == "planted"]
-    if given.third:
+    cases = draw(arguments, folder)
+    if arguments.providers:
+        cases = [
+            on_providers(case, arguments.providers) for case in cases if case.group == "planted"
+        ]
+    if arguments.third:
         pairs = [(case, with_third(case)) for case in cases if case.version == VERSIONS[-1]]
         cases = [case for pair in pairs for case in pair]
     done: list[Score] = []
-    for score in scores(folder, cases, given.jobs):
+    for score in scores(folder, cases, arguments.jobs):
         done.append(score)
         if not score.right:
             print(f"{score.case.name} [{score.case.version}] {score.case.kind}: {score.said}")
-            for one in score.case.culprits:
-                print(f"    expected {one.nodes[:4]} {one.party} {one.causes} {one.rewrites}")
+            for culprit in score.case.culprits:
+                print(
+                    f"    expected {culprit.nodes[:4]} {culprit.party} {culprit.causes}"
+                    f" {culprit.rewrites}"
+                )
             sys.stdout.flush()
     print(table(done))
-    if given.third:
-        worse = [two for one, two in zip(done[::2], done[1::2]) if one.right and not two.right]
+    if arguments.third:
+        worse = [
+            after
+            for before, after in zip(done[::2], done[1::2])
+            if before.right and not after.right
+        ]
         print(f"Worse with OpenVINO beside: {[score.case.name for score in worse] or 'none'}")
     slow = sorted(score.seconds for score in done)
     print(f"Seconds a case: {statistics.median(slow):.1f} (median), {slow[-1]:.1f} (longest)")
     kinds = collections.Counter(score.case.kind.split(":")[0] for score in done if not score.right)
     print(f"Not right, by kind: {dict(kinds.most_common())}")
-    if given.markdown:
-        given.markdown.write_text(page(done, given.seed))
+    if arguments.markdown:
+        arguments.markdown.write_text(page(done, arguments.seed))
     return 0
 
 

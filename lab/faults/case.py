@@ -48,7 +48,9 @@ class Case(NamedTuple):
 
 def load(path: Path) -> Case:
     """Read a case that was saved."""
-    held = json.loads(path.read_text())
-    held["words"] = tuple(held["words"])
-    held["culprits"] = tuple(Culprit(*map(tuple, one)) for one in held["culprits"])
-    return Case(**held)
+    fields = json.loads(path.read_text())
+    fields["words"] = tuple(fields["words"])
+    fields["culprits"] = tuple(
+        Culprit(*map(tuple, fields_of_culprit)) for fields_of_culprit in fields["culprits"]
+    )
+    return Case(**fields)

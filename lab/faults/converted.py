@@ -21,7 +21,7 @@ Make = Callable[[np.random.Generator], onnx.ModelProto]
 def trees(rng: np.random.Generator) -> onnx.ModelProto:
     """A scaler and a boosted ensemble of trees, as scikit-learn's converters write it."""
     features, count, depth, targets = 6, int(rng.integers(5, 15)), 4, int(rng.integers(1, 4))
-    held: dict[str, list] = {
+    attributes: dict[str, list] = {
         key: []
         for key in ("treeids", "nodeids", "featureids", "values", "modes", "trues", "falses")
     }
@@ -30,13 +30,13 @@ def trees(rng: np.random.Generator) -> onnx.ModelProto:
     for tree in range(count):
         for node in range(2 * inner + 1):
             is_leaf = node >= inner
-            held["treeids"].append(tree)
-            held["nodeids"].append(node)
-            held["featureids"].append(0 if is_leaf else int(rng.integers(features)))
-            held["values"].append(0.0 if is_leaf else float(rng.normal() * 0.7))
-            held["modes"].append("LEAF" if is_leaf else "BRANCH_LEQ")
-            held["trues"].append(0 if is_leaf else 2 * node + 1)
-            held["falses"].append(0 if is_leaf else 2 * node + 2)
+            attributes["treeids"].append(tree)
+            attributes["nodeids"].append(node)
+            attributes["featureids"].append(0 if is_leaf else int(rng.integers(features)))
+            attributes["values"].append(0.0 if is_leaf else float(rng.normal() * 0.7))
+            attributes["modes"].append("LEAF" if is_leaf else "BRANCH_LEQ")
+            attributes["trues"].append(0 if is_leaf else 2 * node + 1)
+            attributes["falses"].append(0 if is_leaf else 2 * node + 2)
             if is_leaf:
                 leaves["treeids"].append(tree)
                 leaves["nodeids"].append(node)
@@ -50,8 +50,8 @@ def trees(rng: np.random.Generator) -> onnx.ModelProto:
         "TreeEnsembleRegressor", ["scaled"], ["raw"], "ensemble", domain="ai.onnx.ml",
         n_targets=targets, post_transform="NONE", aggregate_function="SUM",
         base_values=rng.normal(size=targets).tolist(),
-        nodes_truenodeids=held["trues"], nodes_falsenodeids=held["falses"],
-        **{f"nodes_{key}": held[key] for key in held if key not in ("trues", "falses")},
+        nodes_truenodeids=attributes["trues"], nodes_falsenodeids=attributes["falses"],
+        **{f"nodes_{key}": attributes[key] for key in attributes if key not in ("trues", "falses")},
         **{f"target_{key}": leaves[key] for key in leaves},
     )  # fmt: skip
     last = helper.make_node("Sigmoid", ["raw"], ["y"], "probability")
@@ -88,12 +88,12 @@ def _listed(op: str, names: tuple[str, ...]) -> Plant:
 def rows(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The rows of an embedding are shifted by one, as where a word was added in front."""
     weights = {weight.name: weight for weight in model.graph.initializer}
-    found = [
+    candidates = [
         (node, weights[node.input[0]])
         for node in model.graph.node
         if node.op_type == "Gather" and len(getattr(weights.get(node.input[0]), "dims", ())) == 2
     ]
-    drawn = one_of(rng, found)
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, weight = drawn
@@ -135,12 +135,12 @@ def _integers(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -
     """Return what changes a quantized weight."""
 
     def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-        found = [
+        candidates = [
             (weight, [node for node in model.graph.node if weight.name in node.input])
             for weight in model.graph.initializer
             if weight.data_type in (2, 3) and len(weight.dims) == 2
         ]
-        drawn = one_of(rng, found)
+        drawn = one_of(rng, candidates)
         if drawn is None:
             return None
         weight, readers = drawn
@@ -176,13 +176,13 @@ def large(rng: np.random.Generator) -> onnx.ModelProto:
     net = Net(int(rng.integers(2**31)))
     trunk = net.input("x", (2, width))
     for _ in range(3):
-        made = net.node("MatMul", trunk, net.weight(width, width, gain=1.3))
+        output = net.node("MatMul", trunk, net.weight(width, width, gain=1.3))
         bias = net.constant(net.rng.standard_normal(width) * 0.1)
-        trunk = net.same("Tanh", net.shaped(net.node("Add", made, bias), (2, width)))
-    made = net.node(
+        trunk = net.same("Tanh", net.shaped(net.node("Add", output, bias), (2, width)))
+    output = net.node(
         "Gemm", trunk, net.weight(width, 10, fan_in=width, gain=2), net.weight(10, fan_in=4)
     )
-    return net.model(net.shaped(made, (2, 10)))
+    return net.model(net.shaped(output, (2, 10)))
 
 
 _TREES = "TreeEnsembleRegressor"

@@ -61,14 +61,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def between(first: str, last: str) -> list[str]:
     """The versions from the first to the last, both included."""
-    known = VERSIONS if first in VERSIONS else OPENVINO
-    return list(known[known.index(first) : known.index(last) + 1])
+    versions = VERSIONS if first in VERSIONS else OPENVINO
+    return list(versions[versions.index(first) : versions.index(last) + 1])
 
 
 def after(last: str) -> list[str]:
     """The versions behind one."""
-    known = VERSIONS if last in VERSIONS else OPENVINO
-    return list(known[known.index(last) + 1 :])
+    versions = VERSIONS if last in VERSIONS else OPENVINO
+    return list(versions[versions.index(last) + 1 :])
 
 
 def title(version: str) -> str:

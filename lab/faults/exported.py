@@ -19,9 +19,9 @@ def _given(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
-    kept = [a for a in node.attribute if a.name != name]
+    kept_attributes = [a for a in node.attribute if a.name != name]
     del node.attribute[:]
-    node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+    node.attribute.extend([*kept_attributes, onnx.helper.make_attribute(name, value)])
 
 
 def _placed(rng: np.random.Generator, places: Iterator[Place], cause: str) -> Planted | None:
@@ -52,10 +52,10 @@ def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
     def places() -> Iterator[Place]:
         for node in model.graph.node:
-            held = _given(node).get("axis")
+            axis = _given(node).get("axis")
             if node.op_type in {"Softmax", "Concat", "Split", "TopK", "Gather", "LogSoftmax"}:
                 for value in (0, 1, 2, -1, -2):
-                    if held is not None and value != held:
+                    if axis is not None and value != axis:
                         yield node, "axis", value
 
     return _placed(rng, places(), "attribute")
@@ -64,21 +64,21 @@ def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A reduction is over other axes, which are an attribute or an input."""
     weights = _weights(model)
-    found: list[tuple[onnx.NodeProto, list[int] | None, np.ndarray]] = []
+    candidates: list[tuple[onnx.NodeProto, list[int] | None, np.ndarray]] = []
     for node in model.graph.node:
         if node.op_type.startswith("Reduce"):
-            held = _given(node).get("axes")
-            if held is not None:
-                found.append((node, list(held), np.array(held)))
+            own_axes = _given(node).get("axes")
+            if own_axes is not None:
+                candidates.append((node, list(own_axes), np.array(own_axes)))
             elif len(node.input) > 1 and node.input[1] in weights:
-                found.append((node, None, numpy_helper.to_array(weights[node.input[1]])))
-    drawn = one_of(rng, found)
+                candidates.append((node, None, numpy_helper.to_array(weights[node.input[1]])))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
-    node, held, now = drawn
-    others = [[0], [1], [2], [-1], [-2], [1, 2], [2, 3]]
-    chosen = one_of(rng, [one for one in others if one != now.tolist()])
-    if held is None:
+    node, own_axes, now = drawn
+    other_axes = [[0], [1], [2], [-1], [-2], [1, 2], [2, 3]]
+    chosen = one_of(rng, [candidate for candidate in other_axes if candidate != now.tolist()])
+    if own_axes is None:
         return _other(model, node, 1, np.array(chosen, np.int64), ("attribute", "weight"))
     _set(node, "axes", chosen)
     return Planted((identity(node),), ("attribute",))
@@ -92,9 +92,9 @@ def order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
             perm = _given(node).get("perm")
             for i in range(len(perm or ())):
                 for j in range(i):
-                    other = list(perm)
-                    other[i], other[j] = other[j], other[i]
-                    yield node, "perm", other
+                    swapped = list(perm)
+                    swapped[i], swapped[j] = swapped[j], swapped[i]
+                    yield node, "perm", swapped
 
     return _placed(rng, places(), "attribute")
 
@@ -116,13 +116,13 @@ def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
     def places() -> Iterator[Place]:
         for node in model.graph.node:
-            given = _given(node)
+            attributes = _given(node)
             for name, value in words.get(node.op_type, ()):
-                if given.get(name) != (value.encode() if isinstance(value, str) else value):
+                if attributes.get(name) != (value.encode() if isinstance(value, str) else value):
                     yield node, name, value
 
-    found = _placed(rng, places(), "attribute")
-    return found and found._replace(causes=("attribute", "epsilon"))
+    plan = _placed(rng, places(), "attribute")
+    return plan and plan._replace(causes=("attribute", "epsilon"))
 
 
 def slightly(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
@@ -142,8 +142,8 @@ def channels(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
         return None
     weight, readers = drawn
     array = numpy_helper.to_array(weight).copy()
-    one, other = rng.choice(len(array), 2, replace=False)
-    array[[one, other]] = array[[other, one]]
+    first, second = rng.choice(len(array), 2, replace=False)
+    array[[first, second]] = array[[second, first]]
     replace(weight, array)
     return Planted(tuple(map(identity, readers)), ("weight",))
 
@@ -151,13 +151,13 @@ def channels(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
 def number(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A number that a node reads is another: a bound, a factor, a mask's, a threshold."""
     weights = _weights(model)
-    found = []
+    candidates = []
     for node in model.graph.node:
         for place, name in enumerate(node.input):
-            held = weights.get(name)
-            if held is not None and held.data_type == 1 and np.prod(held.dims) == 1:
-                found.append((node, place, numpy_helper.to_array(held)))
-    drawn = one_of(rng, found)
+            weight = weights.get(name)
+            if weight is not None and weight.data_type == 1 and np.prod(weight.dims) == 1:
+                candidates.append((node, place, numpy_helper.to_array(weight)))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, place, array = drawn
@@ -168,13 +168,17 @@ def number(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 def indices(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Integers that a node reads are others: bounds of a Slice, sizes, pads, places."""
     weights = _weights(model)
-    found = []
+    candidates = []
     for node in model.graph.node:
         for place, name in enumerate(node.input):
-            held = weights.get(name)
-            if held is not None and held.data_type == 7 and not node.op_type.startswith("Reduce"):
-                found.append((node, place, numpy_helper.to_array(held)))
-    drawn = one_of(rng, found)
+            weight = weights.get(name)
+            if (
+                weight is not None
+                and weight.data_type == 7
+                and not node.op_type.startswith("Reduce")
+            ):
+                candidates.append((node, place, numpy_helper.to_array(weight)))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, place, array = drawn

@@ -78,11 +78,11 @@ class Net:
         else:
             tail = "_out{}"
             name = f"{op.lower()}{number}"
-        made = [name + tail.format(position) for position in range(outputs)]
+        output_names = [name + tail.format(position) for position in range(outputs)]
         node = helper.make_node(
             op,
             inputs,
-            made,
+            output_names,
             name="" if self.style == "unnamed" else name,
             domain=domain,
             **attributes,
@@ -90,7 +90,7 @@ class Net:
         self.nodes.append(node)
         if self._marking:
             self.core.append(node)
-        return made[0] if outputs == 1 else made
+        return output_names[0] if outputs == 1 else output_names
 
     def shaped(self, tensor: str, shape: Sequence[int]) -> str:
         """Remember the shape of a tensor."""
@@ -103,7 +103,7 @@ class Net:
     def conv(self, tensor: str, width: int, kernel: int = 3, gain: float = 1.2) -> str:
         """Convolve without changing height and width: [1, C, H, W] -> [1, width, H, W]."""
         batch, channels, height, length = self.shapes[tensor]
-        made = self.node(
+        output = self.node(
             "Conv",
             tensor,
             self.weight(width, channels, kernel, kernel, gain=gain),
@@ -111,24 +111,24 @@ class Net:
             kernel_shape=[kernel, kernel],
             pads=[kernel // 2] * 4,
         )
-        return self.shaped(made, (batch, width, height, length))
+        return self.shaped(output, (batch, width, height, length))
 
-    def same(self, op: str, tensor: str, *others: str, **attributes: Any) -> str:
+    def same(self, op: str, tensor: str, *other_tensors: str, **attributes: Any) -> str:
         """A node whose output has the shape of its first input."""
-        return self.shaped(self.node(op, tensor, *others, **attributes), self.shapes[tensor])
+        return self.shaped(self.node(op, tensor, *other_tensors, **attributes), self.shapes[tensor])
 
     def squeeze(self, tensor: str, *shape: int) -> str:
         """Project what has arrived to a small tensor, for patterns of a fixed shape."""
-        held = self.shapes[tensor]
-        if len(held) == 4:
+        own_shape = self.shapes[tensor]
+        if len(own_shape) == 4:
             pooled = self.node("GlobalAveragePool", tensor)
-            channels = held[1]
+            channels = own_shape[1]
         else:
             pooled = self.reduce("ReduceMean", tensor, [1])
-            channels = held[2]
+            channels = own_shape[2]
         flat = self.reshape(pooled, (1, channels))
         size = int(np.prod(shape))
-        gain = 3.0 if len(held) == 4 else 2.0
+        gain = 3.0 if len(own_shape) == 4 else 2.0
         small = self.node(
             "Gemm",
             flat,
@@ -139,13 +139,13 @@ class Net:
 
     def excite(self, trunk: str, small: str, *shape: int) -> str:
         """Add what a small tensor says to every position of the trunk."""
-        held = self.shapes[trunk]
-        width = held[1] if len(held) == 4 else held[2]
+        own_shape = self.shapes[trunk]
+        width = own_shape[1] if len(own_shape) == 4 else own_shape[2]
         size = int(np.prod(shape))
         flat = self.reshape(small, (1, size))
         row = self.node("MatMul", flat, self.weight(size, width, fan_in=size))
-        spread = self.reshape(row, (1, width, 1, 1) if len(held) == 4 else (1, 1, width))
-        return self.shaped(self.node("Add", trunk, spread), held)
+        spread = self.reshape(row, (1, width, 1, 1) if len(own_shape) == 4 else (1, 1, width))
+        return self.shaped(self.node("Add", trunk, spread), own_shape)
 
     def reduce(self, op: str, tensor: str, axes: Sequence[int], keepdims: int = 1) -> str:
         """Reduce over axes, which are an input from opset 18 on (13 for ReduceSum)."""
@@ -159,10 +159,10 @@ class Net:
 
     def image(self, tensor: str) -> str:
         """Whatever has arrived as [1, C, H, W]."""
-        held = self.shapes[tensor]
-        if len(held) == 4:
+        shape = self.shapes[tensor]
+        if len(shape) == 4:
             return tensor
-        return self.reshape(tensor, (1, 1, *held[1:]))
+        return self.reshape(tensor, (1, 1, *shape[1:]))
 
     def model(self, *outputs: str) -> onnx.ModelProto:
         """The finished model; written so that ONNX Runtime 1.15 reads it."""
@@ -206,13 +206,13 @@ def cnn(net: Net, embed: Embed, at: float) -> str:
                 trunk = embed(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, width))
     classes = int(net.rng.integers(5, 12))
-    made = net.node(
+    output = net.node(
         "Gemm",
         pooled,
         net.weight(width, classes, fan_in=width, gain=2),
         net.weight(classes, fan_in=4),
     )
-    return net.shaped(made, (1, classes))
+    return net.shaped(output, (1, classes))
 
 
 def resnet50(net: Net, embed: Embed, at: float) -> str:
@@ -231,18 +231,18 @@ def resnet50(net: Net, embed: Embed, at: float) -> str:
                 inner = net.same("Relu", norm(net.conv(trunk, width, kernel=1)))
                 inner = net.same("Relu", norm(net.conv(inner, width)))
                 inner = norm(net.conv(inner, 4 * width, kernel=1))
-                held = trunk
+                shortcut = trunk
                 if net.shapes[trunk][1] != 4 * width:
-                    held = norm(net.conv(trunk, 4 * width, kernel=1, gain=1.0))
-                trunk = net.same("Mul", net.same("Add", inner, held), net.constant(0.7))
+                    shortcut = norm(net.conv(trunk, 4 * width, kernel=1, gain=1.0))
+                trunk = net.same("Mul", net.same("Add", inner, shortcut), net.constant(0.7))
                 trunk = net.same("Relu", trunk)
                 trunk = embed(net, trunk) if block == place else trunk
                 block += 1
         if stage in (1, 2):
             trunk = _pooled(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, 128))
-    made = net.node("Gemm", pooled, net.weight(128, 20, fan_in=128), net.weight(20, fan_in=4))
-    return net.shaped(made, (1, 20))
+    output = net.node("Gemm", pooled, net.weight(128, 20, fan_in=128), net.weight(20, fan_in=4))
+    return net.shaped(output, (1, 20))
 
 
 def _statistics(net: Net, width: int) -> list[str]:
@@ -258,8 +258,8 @@ def encoder(net: Net, embed: Embed, at: float) -> str:
     """Transformer layers with layer normalization written out, as exporters wrote it for years."""
     length, heads = int(net.rng.choice([6, 8, 10])), int(net.rng.choice([2, 4]))
     trunk = net.input("hidden_states", (1, length, heads * int(net.rng.choice([6, 8]))))
-    made = _layers(net, trunk, heads, int(net.rng.integers(2, 5)), embed, at)
-    return dense(net, made, int(net.rng.integers(3, 9)))
+    encoded = _layers(net, trunk, heads, int(net.rng.integers(2, 5)), embed, at)
+    return dense(net, encoded, int(net.rng.integers(3, 9)))
 
 
 def bert(net: Net, embed: Embed, at: float) -> str:
@@ -286,10 +286,10 @@ def _layers(net: Net, trunk: str, heads: int, layers: int, embed: Embed, at: flo
 
 def dense(net: Net, tensor: str, width: int) -> str:
     """[1, S, D] -> [1, S, width]."""
-    batch, length, held = net.shapes[tensor]
-    made = net.node("MatMul", tensor, net.weight(held, width, fan_in=held))
-    made = net.node("Add", made, net.constant(net.rng.standard_normal(width) * 0.1))
-    return net.shaped(made, (batch, length, width))
+    batch, length, depth = net.shapes[tensor]
+    output = net.node("MatMul", tensor, net.weight(depth, width, fan_in=depth))
+    output = net.node("Add", output, net.constant(net.rng.standard_normal(width) * 0.1))
+    return net.shaped(output, (batch, length, width))
 
 
 def layer_norm(net: Net, tensor: str, epsilon: float = 1e-5) -> str:
@@ -298,21 +298,21 @@ def layer_norm(net: Net, tensor: str, epsilon: float = 1e-5) -> str:
     centered = net.same("Sub", tensor, net.reduce("ReduceMean", tensor, [-1]))
     squared = net.node("Pow", centered, net.constant(2.0))
     variance = net.node("Add", net.reduce("ReduceMean", squared, [-1]), net.constant(epsilon))
-    made = net.same("Div", centered, net.node("Sqrt", variance))
-    made = net.same("Mul", made, net.constant(net.rng.uniform(0.7, 1.3, width)))
-    return net.same("Add", made, net.constant(net.rng.standard_normal(width) * 0.1))
+    output = net.same("Div", centered, net.node("Sqrt", variance))
+    output = net.same("Mul", output, net.constant(net.rng.uniform(0.7, 1.3, width)))
+    return net.same("Add", output, net.constant(net.rng.standard_normal(width) * 0.1))
 
 
 def _attention(net: Net, tensor: str, heads: int) -> str:
     batch, length, width = net.shapes[tensor]
-    each = width // heads
+    head_size = width // heads
 
     def split(perm: list[int]) -> str:
-        made = net.reshape(dense(net, tensor, width), (batch, length, heads, each))
-        return str(net.node("Transpose", made, perm=perm))
+        output = net.reshape(dense(net, tensor, width), (batch, length, heads, head_size))
+        return str(net.node("Transpose", output, perm=perm))
 
     scores = net.node("MatMul", split([0, 2, 1, 3]), split([0, 2, 3, 1]))
-    scores = net.node("Div", scores, net.constant(np.sqrt(each)))
+    scores = net.node("Div", scores, net.constant(np.sqrt(head_size)))
     mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), split([0, 2, 1, 3]))
     mixed = net.node("Transpose", mixed, perm=[0, 2, 1, 3])
     return dense(net, net.reshape(mixed, (batch, length, width)), width)
@@ -338,31 +338,31 @@ def unet(net: Net, embed: Embed, at: float) -> str:
     for level in (1, 0):
         with net.scope(f"up.{level}"):
             trunk = _doubled(net, trunk)
-            batch, held, height, length = net.shapes[trunk]
+            batch, depth, height, length = net.shapes[trunk]
             skip = skips[level]
             joined = net.node("Concat", trunk, skip, axis=1)
-            net.shaped(joined, (batch, held + net.shapes[skip][1], height, length))
+            net.shaped(joined, (batch, depth + net.shapes[skip][1], height, length))
             trunk = _double(net, joined, width * (level + 1))
             trunk = embed(net, trunk) if place == f"up{level}" else trunk
     return net.conv(trunk, 2, kernel=1)
 
 
 def _double(net: Net, tensor: str, width: int) -> str:
-    made = net.same("LeakyRelu", net.conv(tensor, width), alpha=0.2)
-    return net.same("Tanh", net.conv(made, width, gain=1.5))
+    output = net.same("LeakyRelu", net.conv(tensor, width), alpha=0.2)
+    return net.same("Tanh", net.conv(output, width, gain=1.5))
 
 
 def _pooled(net: Net, tensor: str) -> str:
     batch, width, height, length = net.shapes[tensor]
-    made = net.node("MaxPool", tensor, kernel_shape=[2, 2], strides=[2, 2])
-    return net.shaped(made, (batch, width, height // 2, length // 2))
+    output = net.node("MaxPool", tensor, kernel_shape=[2, 2], strides=[2, 2])
+    return net.shaped(output, (batch, width, height // 2, length // 2))
 
 
 def _doubled(net: Net, tensor: str) -> str:
     batch, width, height, length = net.shapes[tensor]
     scales = net.constant([1, 1, 2, 2])
-    made = net.node("Resize", tensor, net.region(), scales, mode="nearest")
-    return net.shaped(made, (batch, width, height * 2, length * 2))
+    output = net.node("Resize", tensor, net.region(), scales, mode="nearest")
+    return net.shaped(output, (batch, width, height * 2, length * 2))
 
 
 HOSTS: dict[str, Callable[[Net, Embed, float], str]] = {
@@ -385,10 +385,10 @@ def quantized(net: Net, embed: Embed, at: float) -> str:
             if block == place:
                 trunk = embed(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, width))
-    made = net.node(
+    output = net.node(
         "Gemm", pooled, net.weight(width, 6, fan_in=width, gain=2), net.weight(6, fan_in=4)
     )
-    return net.shaped(made, (1, 6))
+    return net.shaped(output, (1, 6))
 
 
 def _quantized_conv(net: Net, tensor: str, width: int) -> str:
@@ -400,8 +400,8 @@ def _quantized_conv(net: Net, tensor: str, width: int) -> str:
         "DequantizeLinear", net.constant(values, np.int8), scale, net.constant(0, np.int8)
     )
     bias = net.constant(net.rng.standard_normal(width) * 0.1)
-    made = net.node("Conv", tensor, weight, bias, kernel_shape=[3, 3], pads=[1] * 4)
-    return net.shaped(made, (batch, width, height, length))
+    output = net.node("Conv", tensor, weight, bias, kernel_shape=[3, 3], pads=[1] * 4)
+    return net.shaped(output, (batch, width, height, length))
 
 
 def _pair(net: Net, tensor: str, scale: float, zero: int = 128) -> str:

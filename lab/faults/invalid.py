@@ -117,9 +117,9 @@ def embedded(kind: str) -> Callable[[Net, str], str]:
 
 def declared(model: onnx.ModelProto, rng: np.random.Generator) -> str:
     """Declare another data type for the output of a node; return the node's name."""
-    made = [n for n in model.graph.node if n.op_type in ("Add", "Mul", "MatMul", "Conv", "Gemm")]
+    nodes = [n for n in model.graph.node if n.op_type in ("Add", "Mul", "MatMul", "Conv", "Gemm")]
     ends = {value.name for value in model.graph.output}
-    node = [n for n in made if n.output[0] not in ends][int(rng.integers(2))]
+    node = [n for n in nodes if n.output[0] not in ends][int(rng.integers(2))]
     kind = onnx.TensorProto.FLOAT16 if rng.random() < 0.5 else onnx.TensorProto.INT64
     model.graph.value_info.append(helper.make_tensor_value_info(node.output[0], kind, None))
     return node.name or node.output[0]

@@ -42,27 +42,27 @@ class _Drawn:
     def small(self, width: int) -> str:
         """Scores, logits or logarithms of probabilities."""
         kind = str(self._rng.choice(["Sigmoid", "", "LogSoftmax"]))
-        made = self.matmul(self.trunk, SMALL, width)
-        return self.add(kind, [made], "small") if kind else made
+        output = self.matmul(self.trunk, SMALL, width)
+        return self.add(kind, [output], "small") if kind else output
 
     def large(self, width: int, number: int) -> str:
         """Boxes, or anything else that is some thousand times larger."""
-        made = self.matmul(self.trunk, f"large_matmul{number}", width)
+        output = self.matmul(self.trunk, f"large_matmul{number}", width)
         if self._rng.random() < 0.5:
-            made = self.add("Sigmoid", [made], f"large_sigmoid{number}")
+            output = self.add("Sigmoid", [output], f"large_sigmoid{number}")
         size = 10.0 ** self._rng.uniform(5, 7)
         factor = self.held(f"size{number}", np.array([size], "f"))
-        return self.add("Mul", [made, factor], f"large{number}")
+        return self.add("Mul", [output, factor], f"large{number}")
 
     def model(self, output: str) -> onnx.ModelProto:
         for node in self.nodes:
-            node.output[:] = ["output" if each == output else each for each in node.output]
-            node.input[:] = ["output" if each == output else each for each in node.input]
-        held = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
+            node.output[:] = ["output" if name == output else name for name in node.output]
+            node.input[:] = ["output" if name == output else name for name in node.input]
+        weights = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [_ROWS, _WIDTH])
-        made = onnx.ValueInfoProto(name="output")
-        made.type.tensor_type.elem_type = TensorProto.FLOAT
-        graph = helper.make_graph(self.nodes, "joined", [x], [made], held)
+        output_info = onnx.ValueInfoProto(name="output")
+        output_info.type.tensor_type.elem_type = TensorProto.FLOAT
+        graph = helper.make_graph(self.nodes, "joined", [x], [output_info], weights)
         opset = [helper.make_opsetid("", 17)]
         return onnx.shape_inference.infer_shapes(
             helper.make_model(graph, opset_imports=opset, ir_version=8)
@@ -73,48 +73,50 @@ def joined(rng: np.random.Generator) -> onnx.ModelProto:
     """Parts that are joined along an axis, and perhaps moved or padded behind that."""
     net = _Drawn(rng)
     axis = int(rng.choice([0, 1, -1]))
-    widths = [8] * 4 if axis == 0 else [int(each) for each in rng.integers(3, 9, 4)]
+    widths = [8] * 4 if axis == 0 else [int(integer) for integer in rng.integers(3, 9, 4)]
     parts = [net.small(widths[0])]
     parts += [net.large(width, at) for at, width in enumerate(widths[1 : int(rng.integers(2, 5))])]
     order = rng.permutation(len(parts))
-    made = net.add("Concat", [parts[at] for at in order], "join", axis=axis)
+    output = net.add("Concat", [parts[at] for at in order], "join", axis=axis)
     if rng.random() < 0.4:
-        made = net.add("Transpose", [made], "turn", perm=[1, 0])
+        output = net.add("Transpose", [output], "turn", perm=[1, 0])
     if rng.random() < 0.3:
         pads = net.held("pads", np.array([0, 0, 2, 0]))
-        made = net.add("Pad", [made, pads, net.held("none", np.float32(-1))], "pad")
+        output = net.add("Pad", [output, pads, net.held("none", np.float32(-1))], "pad")
     if rng.random() < 0.4:
-        made = net.add("Unsqueeze", [made, net.held("axes", np.array([0]))], "batch")
-    return net.model(made)
+        output = net.add("Unsqueeze", [output, net.held("axes", np.array([0]))], "batch")
+    return net.model(output)
 
 
 def filled(rng: np.random.Generator) -> onnx.ModelProto:
     """Logits, some of which a mask suppresses, or which stand in a larger tensor of a constant."""
     net = _Drawn(rng)
     width = int(rng.integers(8, 24))
-    made = net.matmul(net.trunk, SMALL, width)
+    output = net.matmul(net.trunk, SMALL, width)
     fill = np.float32(rng.choice([-1e9, -1e8, 1e9, float(np.finfo(np.float32).min)]))
     kind = str(rng.choice(["Where", "Add", "Pad", "ScatterND"]))
     mask = rng.random((1, width)) < 0.3
     mask[0, :2] = True, False
     if kind == "Where":
-        held = [net.held("mask", mask), net.held("fill", fill)]
-        made = net.add("Where", [*held, made], "fill")
+        constants = [net.held("mask", mask), net.held("fill", fill)]
+        output = net.add("Where", [*constants, output], "fill")
     elif kind == "Add":
-        made = net.add("Add", [made, net.held("mask", np.where(mask, fill, 0).astype("f"))], "fill")
+        output = net.add(
+            "Add", [output, net.held("mask", np.where(mask, fill, 0).astype("f"))], "fill"
+        )
     elif kind == "Pad":
         pads = net.held("pads", np.array([0, 1, 0, 2]))
-        made = net.add("Pad", [made, pads, net.held("fill", fill)], "fill")
+        output = net.add("Pad", [output, pads, net.held("fill", fill)], "fill")
     else:
         empty = net.held("empty", np.full((_ROWS + 4, width), fill))
         places = rng.permutation(_ROWS + 4)[:_ROWS, None]
-        made = net.add("ScatterND", [empty, net.held("places", places), made], "fill")
-    return net.model(made)
+        output = net.add("ScatterND", [empty, net.held("places", places), output], "fill")
+    return net.model(output)
 
 
 def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A row of the weight that the smallest part is computed with is another."""
-    weight = next(one for one in model.graph.initializer if one.name == f"{SMALL}_w")
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == f"{SMALL}_w")
     array = numpy_helper.to_array(weight).copy()
     array[int(rng.integers(len(array)))] += rng.normal(size=array.shape[1]).astype("f")
     replace(weight, array)
@@ -124,10 +126,10 @@ def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
 def quantized_together(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A quantized output, in which the smallest part is less than a step."""
     maker = next(node for node in model.graph.node if "output" in node.output)
-    maker.output[:] = ["exact" if each == "output" else each for each in maker.output]
+    maker.output[:] = ["exact" if name == "output" else name for name in maker.output]
     names = ["step", "zero"]
-    held = np.array(1e7 / 128, np.float32), np.array(128, np.uint8)
-    model.graph.initializer.extend(map(numpy_helper.from_array, held, names))
+    parameters = np.array(1e7 / 128, np.float32), np.array(128, np.uint8)
+    model.graph.initializer.extend(map(numpy_helper.from_array, parameters, names))
     model.graph.node.extend(
         [
             helper.make_node("QuantizeLinear", ["exact", *names], ["stored"], "q_output"),

@@ -96,11 +96,11 @@ def score(folder: Path, case: Case) -> Score:
             seconds,
             f"exit code {code}: {last[0][:200]}",
         )
-    made = compared(case, document, code, seconds)
-    remedies = [one.get("remedy") or {} for one in document.get("culprits", [])]
-    commands = dict.fromkeys(one["command"] for one in remedies if one.get("proven"))
+    result = compared(case, document, code, seconds)
+    remedies = [culprit.get("remedy") or {} for culprit in document.get("culprits", [])]
+    commands = dict.fromkeys(remedy["command"] for remedy in remedies if remedy.get("proven"))
     fixes = [_mends(folder / case.name, case, command) for command in commands if command]
-    return made._replace(fix=all(fixes) if fixes else None)
+    return result._replace(fix=all(fixes) if fixes else None)
 
 
 def _mends(folder: Path, case: Case, command: str) -> bool:
@@ -139,72 +139,75 @@ def _named(case: Case) -> bool:
 
 
 def compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
-    verdict, found = document.get("verdict"), document.get("culprits", [])
+    verdict, culprits = document.get("verdict"), document.get("culprits", [])
     notes = CODES.get(str(verdict)) == code
-    said = f"{verdict}: " + "; ".join(_shown(one) for one in found)
+    full_name = f"{verdict}: " + "; ".join(_shown(culprit) for culprit in culprits)
     if not case.culprits:
-        blamed = [one for one in found if one.get("cause") not in NOBODY]
-        clean = (not blamed and verdict != "fault") or bool(found and not blamed)
-        return Score(case, clean, clean, clean, None, clean, notes, seconds, said)
-    matched = [_match(culprit, found) for culprit in case.culprits]
+        blamed = [culprit for culprit in culprits if culprit.get("cause") not in NOBODY]
+        clean = (not blamed and verdict != "fault") or bool(culprits and not blamed)
+        return Score(case, clean, clean, clean, None, clean, notes, seconds, full_name)
+    matched = [_match(culprit, culprits) for culprit in case.culprits]
     pairs = list(zip(case.culprits, matched))
-    allowed = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
+    allowed = {name for culprit in case.culprits for name in (*culprit.nodes, *culprit.beside)}
     if any(not culprit.nodes for culprit in case.culprits):
         # The case names no node, so any single culprit is correct.
-        innocent = len(found) == 1
+        innocent = len(culprits) == 1
     else:
-        innocent = all(_nodes(one) <= allowed for one in found)
+        innocent = all(_nodes(culprit) <= allowed for culprit in culprits)
     rewrite = None
     if _named(case):
         rewrite = all(
-            one is not None and any(name in str(one.get("rewrite")) for name in culprit.rewrites)
-            for culprit, one in pairs
+            match is not None
+            and any(name in str(match.get("rewrite")) for name in culprit.rewrites)
+            for culprit, match in pairs
             if culprit.rewrites
         )
     return Score(
         case,
-        node=all(one is not None for one in matched),
-        party=all((one or _first(found)).get("party") in culprit.party for culprit, one in pairs),
+        node=all(match is not None for match in matched),
+        party=all(
+            (match or _first(culprits)).get("party") in culprit.party for culprit, match in pairs
+        ),
         cause=all(
-            not culprit.causes or (one or _first(found)).get("cause") in culprit.causes
-            for culprit, one in pairs
+            not culprit.causes or (match or _first(culprits)).get("cause") in culprit.causes
+            for culprit, match in pairs
         ),
         rewrite=rewrite,
         innocent=innocent,
         code=notes and code == 1,
         seconds=seconds,
-        said=said,
+        said=full_name,
         abstains=verdict == "inconclusive" and code == CODES["inconclusive"] and case.is_vague,
     )
 
 
-def _first(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _first(culprits: list[dict[str, Any]]) -> dict[str, Any]:
     """What was said of whatever was found: party and cause may be right where the node is not."""
-    return found[0] if found else {}
+    return culprits[0] if culprits else {}
 
 
-def _match(culprit: Culprit, found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    for one in found:
-        nodes = _nodes(one)
+def _match(culprit: Culprit, culprits: list[dict[str, Any]]) -> dict[str, Any] | None:
+    for candidate in culprits:
+        nodes = _nodes(candidate)
         is_it = nodes & {*culprit.nodes} and nodes <= {*culprit.nodes, *culprit.beside}
-        is_there = not culprit.lines or _line(one) in culprit.lines
+        is_there = not culprit.lines or _line(candidate) in culprit.lines
         if is_there and (is_it or not culprit.nodes):
-            return one
+            return candidate
     return None
 
 
-def _nodes(one: dict[str, Any]) -> set[str]:
+def _nodes(culprit: dict[str, Any]) -> set[str]:
     """Return the named nodes; for a state that no node is named for, the tensor."""
-    nodes = set(one.get("nodes", ()))
-    return nodes or ({str(one["tensor"])} if one.get("tensor") else set())
+    nodes = set(culprit.get("nodes", ()))
+    return nodes or ({str(culprit["tensor"])} if culprit.get("tensor") else set())
 
 
-def _line(one: dict[str, Any]) -> int:
+def _line(culprit: dict[str, Any]) -> int:
     """Return the line of the program that is named; 0 for none."""
-    line = str(one.get("origin")).partition(":")[2].partition(" ")[0]
+    line = str(culprit.get("origin")).partition(":")[2].partition(" ")[0]
     return int(line) if line.isdigit() else 0
 
 
-def _shown(one: dict[str, Any]) -> str:
-    words = (one.get(key) for key in ("nodes", "party", "cause", "rewrite", "origin"))
+def _shown(culprit: dict[str, Any]) -> str:
+    words = (culprit.get(key) for key in ("nodes", "party", "cause", "rewrite", "origin"))
     return " ".join(str(word) for word in words if word)

@@ -45,19 +45,20 @@ def chain(row: Row) -> Callable[[Net, str], str]:
         tensor = net.squeeze(t, *row.shape)
         if row.arrives != TensorProto.FLOAT:
             tensor = net.node("Cast", net.node("Mul", tensor, net.constant(9.0)), to=row.arrives)
-        made = [tensor]
+        tensors = [tensor]
         with net.culprit():
             for step in row.steps:
                 reads = [
-                    "" if each is None else net.constant(each, each.dtype) for each in step.reads
+                    "" if operand is None else net.constant(operand, operand.dtype)
+                    for operand in step.reads
                 ]
-                out = net.node(step.op, made[0], *reads, outputs=step.outputs, **step.attributes)
-                made = [out] if isinstance(out, str) else out
+                out = net.node(step.op, tensors[0], *reads, outputs=step.outputs, **step.attributes)
+                tensors = [out] if isinstance(out, str) else out
         means = []
-        for result in made:
+        for result in tensors:
             is_float = row.arrives == TensorProto.FLOAT
-            each = result if is_float else net.node("Cast", result, to=TensorProto.FLOAT)
-            mean = net.node("ReduceMean", net.node("Softsign", each), keepdims=0)
+            value = result if is_float else net.node("Cast", result, to=TensorProto.FLOAT)
+            mean = net.node("ReduceMean", net.node("Softsign", value), keepdims=0)
             means.append(net.reshape(mean, (1,)))
         total = net.node("Concat", *means, axis=0)
         return net.excite(t, net.node("Mul", total, net.constant(4.0)), len(means))

@@ -40,8 +40,8 @@ def scanned(net: Net, embed: Embed, at: float) -> str:
     steps = net.reshape(trunk, (STEPS, WIDTH))
     start = net.constant(net.rng.normal(size=WIDTH) * 0.3)
     inner = _Body(net, "cell")
-    held, now = inner.given("held", (WIDTH,)), inner.given("now", (WIDTH,))
-    joined = inner.node("Add", inner.product(now), inner.product(held))
+    state, now = inner.given("held", (WIDTH,)), inner.given("now", (WIDTH,))
+    joined = inner.node("Add", inner.product(now), inner.product(state))
     after = inner.node("Tanh", joined)
     shown = inner.node("Mul", after, inner.constant(net.rng.uniform(0.5, 1.5, WIDTH)))
     body = inner.graph([after, shown], [1, 1])
@@ -59,9 +59,9 @@ def branched(net: Net, embed: Embed, at: float) -> str:
     branches = {}
     for name, op in (("then_branch", "Tanh"), ("else_branch", "Sigmoid")):
         inner = _Body(net, name)
-        made = inner.node(op, inner.product(trunk))
-        made = inner.node("Add", made, inner.constant(net.rng.normal(size=WIDTH) * 0.3))
-        branches[name] = inner.graph([made], [1])
+        output = inner.node(op, inner.product(trunk))
+        output = inner.node("Add", output, inner.constant(net.rng.normal(size=WIDTH) * 0.3))
+        branches[name] = inner.graph([output], [1])
     chosen = net.shaped(net.node("If", high, **branches), (1, 4, WIDTH))
     return dense(net, layer_norm(net, net.same("Add", trunk, chosen)), 6)
 
@@ -76,14 +76,14 @@ class _Body:
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def given(self, name: str, shape: tuple[int, ...] | None, kind: int = 1) -> str:
-        made = f"{self._name}/{name}"
-        self._inputs.append(helper.make_tensor_value_info(made, kind, shape))
-        return made
+        full_name = f"{self._name}/{name}"
+        self._inputs.append(helper.make_tensor_value_info(full_name, kind, shape))
+        return full_name
 
     def constant(self, value: object) -> str:
-        made = f"{self._name}/w{len(self._weights)}"
-        self._weights.append(numpy_helper.from_array(np.asarray(value, np.float32), made))
-        return made
+        name = f"{self._name}/w{len(self._weights)}"
+        self._weights.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+        return name
 
     def product(self, tensor: str) -> str:
         weight = self._net.rng.normal(size=(WIDTH, WIDTH)) / np.sqrt(WIDTH)
@@ -97,8 +97,8 @@ class _Body:
 
     def graph(self, outputs: list[str], kinds: list[int]) -> onnx.GraphProto:
         shapes: list[tuple[int, ...] | None] = [() if kind == 9 else None for kind in kinds]
-        made = map(helper.make_tensor_value_info, outputs, kinds, shapes)
-        return helper.make_graph(self._nodes, self._name, self._inputs, list(made), self._weights)
+        infos = map(helper.make_tensor_value_info, outputs, kinds, shapes)
+        return helper.make_graph(self._nodes, self._name, self._inputs, list(infos), self._weights)
 
 
 HOLDING = {"looped": looped, "scanned": scanned, "branched": branched}
@@ -107,9 +107,9 @@ HOLDING = {"looped": looped, "scanned": scanned, "branched": branched}
 def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
     """Yield the graphs inside nodes."""
     for node in nodes:  # type: ignore[attr-defined]
-        for each in node.attribute:
-            if each.type == onnx.AttributeProto.GRAPH:
-                yield each.g
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield attribute.g
 
 
 def within(plant: Plant) -> Plant:
@@ -118,18 +118,20 @@ def within(plant: Plant) -> Plant:
     """
 
     def planted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-        drawn = one_of(rng, [(node, each) for node in model.graph.node for each in graphs([node])])
+        drawn = one_of(
+            rng, [(node, graph) for node in model.graph.node for graph in graphs([node])]
+        )
         if drawn is None:
             return None
         holder, graph = drawn
         inner = onnx.ModelProto()
         inner.graph.CopyFrom(graph)
-        found = plant(inner, rng)
+        plan = plant(inner, rng)
         graph.CopyFrom(inner.graph)
-        if found is None:
+        if plan is None:
             return None
-        nodes = (*found.nodes, identity(holder))
-        causes = (*found.causes, "changed", "structure")
+        nodes = (*plan.nodes, identity(holder))
+        causes = (*plan.causes, "changed", "structure")
         return Planted(nodes, causes, beside=tuple(map(identity, graph.node)))
 
     return planted
@@ -140,7 +142,7 @@ def trips(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     [node] = [node for node in model.graph.node if node.op_type == "Loop"] or [None]
     if node is None:
         return None
-    [count] = [one for one in model.graph.initializer if one.name == node.input[0]]
+    [count] = [weight for weight in model.graph.initializer if weight.name == node.input[0]]
     replace(count, numpy_helper.to_array(count) - 1)
     return Planted((identity(node),), ("weight", "attribute", "structure"))
 
@@ -151,9 +153,9 @@ def inverted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
     if node is None:
         return None
     names = {"then_branch": "else_branch", "else_branch": "then_branch"}
-    for each in node.attribute:
-        each.name = names[each.name]
-    inside = tuple(identity(one) for graph in graphs([node]) for one in graph.node)
+    for attribute in node.attribute:
+        attribute.name = names[attribute.name]
+    inside = tuple(identity(inner_node) for graph in graphs([node]) for inner_node in graph.node)
     return Planted((identity(node), *inside), ("structure", "attribute", "weight"))
 
 

@@ -16,12 +16,14 @@ def mobile(net: Net, embed: Embed, at: float) -> str:
             wide = net.same("HardSwish", net.conv(trunk, 16, kernel=1))
             weight = net.weight(16, 1, 3, 3, fan_in=9, gain=1.3)
             bias = net.constant(net.rng.standard_normal(16) * 0.1)
-            made = net.same("Conv", wide, weight, bias, kernel_shape=[3, 3], pads=[1] * 4, group=16)
-            made = net.same("Clip", made, net.constant(-2.0), net.constant(3.0))
-            small = net.shaped(net.node("GlobalAveragePool", made), (1, 16, 1, 1))
+            output = net.same(
+                "Conv", wide, weight, bias, kernel_shape=[3, 3], pads=[1] * 4, group=16
+            )
+            output = net.same("Clip", output, net.constant(-2.0), net.constant(3.0))
+            small = net.shaped(net.node("GlobalAveragePool", output), (1, 16, 1, 1))
             small = net.conv(net.same("Relu", net.conv(small, 8, kernel=1)), 16, kernel=1)
-            made = net.same("Mul", made, net.same("HardSigmoid", small, alpha=0.2, beta=0.5))
-            trunk = net.same("Add", trunk, net.conv(made, 8, kernel=1))
+            output = net.same("Mul", output, net.same("HardSigmoid", small, alpha=0.2, beta=0.5))
+            trunk = net.same("Add", trunk, net.conv(output, 8, kernel=1))
             trunk = embed(net, trunk) if block == int(at * 4) else trunk
     pooled = net.node(
         "AveragePool", trunk, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=0
@@ -35,18 +37,18 @@ def recurrent(net: Net, embed: Embed, at: float) -> str:
     """An LSTM, a GRU, and attention over their steps."""
     width = 12
     trunk = net.input("steps", (6, 2, 8))
-    for op, gates, held in (("LSTM", 4, 8), ("GRU", 3, width)):
-        made = net.node(
+    for op, gates, hidden in (("LSTM", 4, 8), ("GRU", 3, width)):
+        output = net.node(
             op,
             trunk,
-            net.weight(1, gates * width, held, fan_in=held),
+            net.weight(1, gates * width, hidden, fan_in=hidden),
             net.weight(1, gates * width, width, fan_in=width),
             net.constant(net.rng.standard_normal((1, 2 * gates * width)) * 0.1),
             hidden_size=width,
             outputs=2,
             **({"linear_before_reset": 1} if op == "GRU" else {}),
         )
-        squeezed = net.node("Squeeze", made[0], net.constant([1], np.int64))
+        squeezed = net.node("Squeeze", output[0], net.constant([1], np.int64))
         trunk = net.shaped(squeezed, (6, 2, width))
     trunk = net.shaped(net.node("Transpose", embed(net, trunk), perm=[1, 0, 2]), (2, 6, width))
     scores = net.same("Tanh", net.same("MatMul", trunk, net.weight(width, width, fan_in=width)))
@@ -64,7 +66,7 @@ def generator(net: Net, embed: Embed, at: float) -> str:
     trunk = net.reshape(net.node("Gemm", net.input("noise", (1, 16)), weight), (1, 8, 4, 4))
     for level in range(2):
         side = net.shapes[trunk][2]
-        made = net.node(
+        output = net.node(
             "ConvTranspose",
             trunk,
             net.weight(8, 8, 4, 4, fan_in=32),
@@ -73,7 +75,7 @@ def generator(net: Net, embed: Embed, at: float) -> str:
             strides=[2, 2],
             pads=[1] * 4,
         )
-        trunk = net.shaped(made, (1, 8, 2 * side, 2 * side))
+        trunk = net.shaped(output, (1, 8, 2 * side, 2 * side))
         scale = net.constant(net.rng.uniform(0.7, 1.3, 8))
         bias = net.constant(net.rng.standard_normal(8) * 0.2)
         trunk = net.same("InstanceNormalization", trunk, scale, bias, epsilon=1e-4)
@@ -82,17 +84,17 @@ def generator(net: Net, embed: Embed, at: float) -> str:
     pads = net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)
     padded = net.node("Pad", trunk, pads, mode="reflect")
     bias = net.constant(net.rng.standard_normal(3) * 0.1)
-    made = net.node("Conv", padded, net.weight(3, 8, 3, 3), bias, kernel_shape=[3, 3])
+    output = net.node("Conv", padded, net.weight(3, 8, 3, 3), bias, kernel_shape=[3, 3])
     scales = net.constant([1, 1, 2, 2])
-    made = net.node(
+    output = net.node(
         "Resize",
-        made,
+        output,
         net.region(),
         scales,
         mode="linear",
         coordinate_transformation_mode="half_pixel",
     )
-    return net.same("Sigmoid", net.shaped(made, (1, 3, 32, 32)))
+    return net.same("Sigmoid", net.shaped(output, (1, 3, 32, 32)))
 
 
 def gpt(net: Net, embed: Embed, at: float) -> str:
@@ -107,11 +109,11 @@ def gpt(net: Net, embed: Embed, at: float) -> str:
         with net.scope(f"h.{layer}"):
             three = dense(net, _norm(net, trunk), 3 * width)
             sizes = net.constant([width] * 3, np.int64)
-            query, key, held = net.node("Split", three, sizes, axis=-1, outputs=3)
+            query, key, output = net.node("Split", three, sizes, axis=-1, outputs=3)
             scores = net.node("MatMul", query, net.node("Transpose", key, perm=[0, 2, 1]))
             scores = net.node("Mul", scores, net.constant(width**-0.5))
             shares = net.node("Softmax", net.node("Add", scores, mask), axis=-1)
-            mixed = net.shaped(net.node("MatMul", shares, held), (1, 10, width))
+            mixed = net.shaped(net.node("MatMul", shares, output), (1, 10, width))
             trunk = net.same("Add", trunk, dense(net, mixed, width))
             inner = dense(net, _norm(net, trunk), 2 * width)
             curve = net.same("Erf", net.same("Div", inner, net.constant(np.sqrt(2))))
@@ -119,7 +121,7 @@ def gpt(net: Net, embed: Embed, at: float) -> str:
             inner = net.same("Mul", curve, net.constant(0.5))
             trunk = net.same("Add", trunk, dense(net, inner, width))
             trunk = embed(net, trunk) if layer == int(at * 3) else trunk
-    bounds = [net.constant([each], np.int64) for each in (9, 10, 1)]
+    bounds = [net.constant([bound], np.int64) for bound in (9, 10, 1)]
     last = net.node("Slice", trunk, *bounds)
     return net.shaped(
         net.node("MatMul", last, net.node("Transpose", table, perm=[1, 0])), (1, 1, 50)
@@ -162,10 +164,10 @@ def detector(net: Net, embed: Embed, at: float) -> str:
     )
     level = net.shaped(net.node("Concat", up, near, trunk, axis=1), (1, 24, 16, 16))
     level = net.same("Clip", net.conv(level, 8), net.constant(-1.5), net.constant(2.5))
-    made = net.reshape(net.conv(level, 6, kernel=1), (1, 6, 256))
-    made = net.shaped(net.node("Transpose", made, perm=[0, 2, 1]), (1, 256, 6))
+    output = net.reshape(net.conv(level, 6, kernel=1), (1, 6, 256))
+    output = net.shaped(net.node("Transpose", output, perm=[0, 2, 1]), (1, 256, 6))
     sizes = net.constant([2, 2, 2], np.int64)
-    middle, extent, logits = net.node("Split", made, sizes, axis=-1, outputs=3)
+    middle, extent, logits = net.node("Split", output, sizes, axis=-1, outputs=3)
     grid = np.stack(np.meshgrid(np.arange(16), np.arange(16)), -1).reshape(1, 256, 2)
     middle = net.node("Add", net.node("Sigmoid", middle), net.constant(grid))
     half = net.node("Mul", net.node("Exp", net.node("Tanh", extent)), net.constant(0.9))
@@ -184,10 +186,10 @@ def detector(net: Net, embed: Embed, at: float) -> str:
     best = net.node("ReduceMax", scores, axes=[1], keepdims=0)
     _, places = net.node("TopK", best, net.constant([5], np.int64), axis=1, outputs=2)
     flat = net.node("Reshape", places, net.constant([5], np.int64))
-    kept = net.shaped(net.node("Gather", boxes, flat, axis=1), (1, 5, 4))
+    chosen_boxes = net.shaped(net.node("Gather", boxes, flat, axis=1), (1, 5, 4))
     number = net.node("Cast", net.node("ReduceMax", chosen, keepdims=0), to=TensorProto.FLOAT)
-    whole = net.node("ReduceMean", boxes, axes=[1], keepdims=1)
-    return net.same("Add", kept, net.node("Mul", whole, net.node("Tanh", number)))
+    mean = net.node("ReduceMean", boxes, axes=[1], keepdims=1)
+    return net.same("Add", chosen_boxes, net.node("Mul", mean, net.node("Tanh", number)))
 
 
 def streaming(net: Net, embed: Embed, at: float) -> str:
@@ -200,23 +202,25 @@ def streaming(net: Net, embed: Embed, at: float) -> str:
     trunk = embed(net, trunk)
     parts = []
     for _ in range(3):
-        made = net.reshape(dense(net, _norm(net, trunk), width), (1, steps, heads, width // heads))
-        parts.append(net.node("Transpose", made, perm=[0, 2, 1, 3]))
-    query, key, held = parts
+        output = net.reshape(
+            dense(net, _norm(net, trunk), width), (1, steps, heads, width // heads)
+        )
+        parts.append(net.node("Transpose", output, perm=[0, 2, 1, 3]))
+    query, key, value = parts
     cache = net.constant(net.rng.standard_normal((1, heads, steps, width // heads)) * 0.2)
     where = np.array([[[0, head, step] for step in range(4)] for head in range(heads)])
-    bounds = [net.constant([each], np.int64) for each in (0, 4, 2)]
-    fresh = net.node("Slice", held, *bounds)
+    bounds = [net.constant([bound], np.int64) for bound in (0, 4, 2)]
+    fresh = net.node("Slice", value, *bounds)
     updates = net.node("Squeeze", fresh, net.constant([0], np.int64))
-    held = net.node("ScatterND", cache, net.constant(where, np.int64), updates)
+    value = net.node("ScatterND", cache, net.constant(where, np.int64), updates)
     scores = net.node("Einsum", query, key, equation="bhqd,bhkd->bhqk")
     scores = net.node("Div", scores, net.constant(np.sqrt(width // heads)))
     scores = net.node("Where", shown, net.constant(-1e9), scores)
-    mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), held)
+    mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), value)
     mixed = net.reshape(net.node("Transpose", mixed, perm=[0, 2, 1, 3]), (1, steps, width))
     trunk = net.same("Add", trunk, dense(net, mixed, width))
     trunk = net.shaped(net.node("Transpose", trunk, perm=[1, 0, 2]), (steps, 1, width))
-    made = net.node(
+    output = net.node(
         "GRU",
         trunk,
         net.weight(2, 24, width, fan_in=width),
@@ -227,7 +231,7 @@ def streaming(net: Net, embed: Embed, at: float) -> str:
         linear_before_reset=1,
         outputs=2,
     )
-    turned = net.node("Transpose", made[0], perm=[2, 0, 1, 3])
+    turned = net.node("Transpose", output[0], perm=[2, 0, 1, 3])
     joined = net.reshape(turned, (1, steps, width))
     square = net.node("ReduceL2", joined, axes=[-1], keepdims=1)
     joined = net.node("Div", joined, net.node("Add", square, net.constant(1e-3)))

@@ -60,15 +60,15 @@ def planted_cases(
     kinds = [kind for kind in PLANTS if kind != "quantization"]
     turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
     turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
-    right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
+    healthy_makers: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
         turns += [quantized_case, not_numbers, not_numbers, _half, _half, _hidden, two]
         turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
         turns += [_from(stateful, kind) for kind in STATES]
         turns += [_from(programs, kind) for kind in PROGRAMS]
-        right = (*HEALTHY, *(_from(programs, "healthy") for _ in PROGRAMS[:1]))
+        healthy_makers = (*HEALTHY, *(_from(programs, "healthy") for _ in PROGRAMS[:1]))
     makers = [turns[number % len(turns)] for number in range(faulty)]
-    makers += [right[number % len(right)] for number in range(healthy)]
+    makers += [healthy_makers[number % len(healthy_makers)] for number in range(healthy)]
     cases = []
     for number in range(0, len(makers), take):
         rng = np.random.default_rng([seed, number])
@@ -101,12 +101,12 @@ def host(
     rng: np.random.Generator, build: Any = None, embed: Any = None, style: str = ""
 ) -> onnx.ModelProto:
     """A healthy network."""
-    known = {**PLANTED, **OTHERS}
-    name = "" if build else str(rng.choice(list(known)))
-    made = build or known[name]
+    hosts = {**PLANTED, **OTHERS}
+    name = "" if build else str(rng.choice(list(hosts)))
+    build_host = build or hosts[name]
     opset = 17 if name in OTHERS else 13
     net = Net(int(rng.integers(2**31)), style or str(rng.choice(STYLES[:2])), opset=opset)
-    return net.model(made(net, embed or (lambda net, t: t), rng.random()))
+    return net.model(build_host(net, embed or (lambda net, t: t), rng.random()))
 
 
 def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) -> list[np.ndarray]:
@@ -152,7 +152,7 @@ def shows(
         return False
     if of_each:
         far = (np.abs(bad - good) > 0.2 * np.abs(good) for good, bad in pairs)
-        return any(np.count_nonzero(each) > 8 for each in far)
+        return any(np.count_nonzero(difference) > 8 for difference in far)
     return max(distance(bad, good) for good, bad in pairs) > SHOWS
 
 
@@ -177,9 +177,9 @@ def _case(
     return case
 
 
-def _culprit(found: Planted) -> Culprit:
+def _culprit(plan: Planted) -> Culprit:
     # The cause "nan" is also correct: a fault can, for example, make a variance negative.
-    return Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
+    return Culprit(plan.nodes, plan.beside, (plan.party,), (*plan.causes, "nan"))
 
 
 def against(
@@ -199,9 +199,9 @@ def against(
         tensors = [name for node in healthy.graph.node for name in node.output if name]
         marked = onnx.ModelProto()
         marked.CopyFrom(healthy)
-        known = {value.name for value in marked.graph.output}
+        output_names = {value.name for value in marked.graph.output}
         marked.graph.output.extend(
-            onnx.ValueInfoProto(name=name) for name in tensors if name not in known
+            onnx.ValueInfoProto(name=name) for name in tensors if name not in output_names
         )
         onnx.save(marked, place / "marked.onnx")
         _saved(place, marked, data)
@@ -243,9 +243,9 @@ def changed(kind: str, ways: Sequence[str] = WAYS) -> Maker:
         else:
             name, healthy = "host", host(rng)
             data = drawn(healthy, number)
-        made = planted(healthy, kind, rng, PLANTS)
+        plan = planted(healthy, kind, rng, PLANTS)
         return _planted(
-            folder, rng, number, (healthy, data, options), made, f"{kind}: {name}", ways
+            folder, rng, number, (healthy, data, options), plan, f"{kind}: {name}", ways
         )
 
     return maker
@@ -261,9 +261,9 @@ def held(kind: str, ways: Sequence[str] = WAYS) -> Maker:
         else:
             make, plant = {**CONVERTED, **JOINED}[kind]
             healthy = make(rng)
-        made = planted(healthy, kind, rng, {kind: plant})
+        plan = planted(healthy, kind, rng, {kind: plant})
         return _planted(
-            folder, rng, number, (healthy, drawn(healthy, number), ()), made, kind, ways
+            folder, rng, number, (healthy, drawn(healthy, number), ()), plan, kind, ways
         )
 
     return maker
@@ -274,16 +274,16 @@ def _planted(
     rng: np.random.Generator,
     number: int,
     model: tuple[onnx.ModelProto, dict[str, np.ndarray], tuple[str, ...]],
-    made: tuple[onnx.ModelProto, Planted] | None,
+    planted_pair: tuple[onnx.ModelProto, Planted] | None,
     kind: str,
     ways: Sequence[str],
 ) -> Case | None:
     """Write a fault that shows in the outputs."""
     healthy, data, options = model
     of_each = kind in JOINED
-    if made is None or not shows(healthy, made[0], data, of_each=of_each):
+    if planted_pair is None or not shows(healthy, planted_pair[0], data, of_each=of_each):
         return None
-    faulty, found = made
+    faulty, plan = planted_pair
     place = _place(folder, number)
     if any(node.op_type == "If" for node in healthy.graph.node):
         # With other data, the model may take a different branch.
@@ -294,11 +294,11 @@ def _planted(
     except ValueError:
         return None
     if rng.random() < 0.2:
-        found = found._replace(nodes=_first_outputs(faulty, found.nodes) or found.nodes)
+        plan = plan._replace(nodes=_first_outputs(faulty, plan.nodes) or plan.nodes)
         faulty = unnamed(faulty)
         way += ", unnamed nodes"
     onnx.save(faulty, place / "model.onnx")
-    return _case(place, f"{kind}, {way}", words, (_culprit(found),))
+    return _case(place, f"{kind}, {way}", words, (_culprit(plan),))
 
 
 def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -330,13 +330,13 @@ def quantized_case(
 ) -> Case | None:
     healthy = host(rng, quantized)
     data = drawn(healthy, number)
-    made = planted(healthy, "quantization", rng)
-    if made is None or not shows(healthy, made[0], data):
+    plan = planted(healthy, "quantization", rng)
+    if plan is None or not shows(healthy, plan[0], data):
         return None
     place = _place(folder, number)
     way, words = against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
-    onnx.save(made[0], place / "model.onnx")
-    return _case(place, f"quantization: {way}", words, (_culprit(made[1]),))
+    onnx.save(plan[0], place / "model.onnx")
+    return _case(place, f"quantization: {way}", words, (_culprit(plan[1]),))
 
 
 _OF_INVALID = ("refusal", "attribute", "invalid")
@@ -349,11 +349,11 @@ def invalid(kind: str) -> Maker:
         name = str(rng.choice(list(HOSTS)))
         net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
         try:
-            made = net.model(HOSTS[name](net, embedded(kind), rng.random()))
+            model = net.model(HOSTS[name](net, embedded(kind), rng.random()))
         except onnx.checker.ValidationError:
             return None
         return _invalid_case(
-            folder, rng, number, made, f"invalid: {kind}", net.identity(net.core[0])
+            folder, rng, number, model, f"invalid: {kind}", net.identity(net.core[0])
         )
 
     return maker
@@ -363,29 +363,34 @@ def _wrongly_declared(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
     """The graph declares another data type for a tensor than its node computes."""
-    made = host(rng)
-    return _invalid_case(folder, rng, number, made, "invalid: declared", declared(made, rng))
+    model = host(rng)
+    return _invalid_case(folder, rng, number, model, "invalid: declared", declared(model, rng))
 
 
 def _wrong_index(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
     """The data hold an index that does not exist."""
-    made = host(rng, HOSTS[str(rng.choice(["cnn", "encoder"]))] if "cnn" in HOSTS else cnn)
-    node, more = indexed(made, rng)
-    data = {**drawn(made, number), **more}
+    model = host(rng, HOSTS[str(rng.choice(["cnn", "encoder"]))] if "cnn" in HOSTS else cnn)
+    node, more = indexed(model, rng)
+    data = {**drawn(model, number), **more}
     place = _place(folder, number)
     save_json([data], str(place / "inputs.json"))
-    onnx.save(made, place / "model.onnx")
+    onnx.save(model, place / "model.onnx")
     words = ("--load-inputs", "inputs.json", *(("--onnx",) if rng.random() < 0.5 else ()))
     return _case(place, "invalid: data", words, (Culprit((node,), (), ("data",), ("data",)),))
 
 
 def _invalid_case(
-    folder: Path, rng: np.random.Generator, number: int, made: onnx.ModelProto, kind: str, node: str
+    folder: Path,
+    rng: np.random.Generator,
+    number: int,
+    model: onnx.ModelProto,
+    kind: str,
+    node: str,
 ) -> Case | None:
     place = _place(folder, number)
-    onnx.save(made, place / "model.onnx")
+    onnx.save(model, place / "model.onnx")
     if _is_run(place / "model.onnx"):  # ONNX Runtime accepts this invalid model.
         return None
     # A wrong declaration only shows in comparison with another backend.
@@ -413,12 +418,12 @@ def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:
             high = net.same("Relu", t)
             low = net.same("Add", high, net.constant(0.0 if broken else 0.3))
             with net.culprit():
-                made = net.same("Div", high, low)
+                output = net.same("Div", high, low)
         else:
             low = net.same("Add", net.same("Abs", t), net.constant(-0.3 if broken else 0.3))
             with net.culprit():
-                made = net.same(op, low)
-        return net.same("Add", t, made)
+                output = net.same(op, low)
+        return net.same("Add", t, output)
 
     return build
 
@@ -428,22 +433,22 @@ def not_numbers(folder: Path, rng: np.random.Generator, models: Models, number: 
     op, name = str(rng.choice(["Log", "Sqrt", "Div"])), str(rng.choice(list(HOSTS)))
     seed, style, at = int(rng.integers(2**31)), str(rng.choice(STYLES)), rng.random()
     nets = [Net(seed, style), Net(seed, style)]
-    made = [
+    pair_of_models = [
         net.model(HOSTS[name](net, not_a_number(op, broken), at))
         for net, broken in zip(nets, (False, True))
     ]
-    data = drawn(made[0], number)
-    if not shows(made[0], made[1], data):
+    data = drawn(pair_of_models[0], number)
+    if not shows(pair_of_models[0], pair_of_models[1], data):
         return None
     place = _place(folder, number)
-    onnx.save(made[1], place / "model.onnx")
+    onnx.save(pair_of_models[1], place / "model.onnx")
     alone = rng.random() < 0.5
     core = nets[1].core[0]
     changed = nets[1].identity(nets[1].nodes[nets[1].nodes.index(core) - 1])
     if alone:
         culprit = Culprit((nets[1].identity(core),), (changed,), ("model", "onnxrt"), ("nan",))
         return _case(place, f"nan: {op} alone", (), (culprit,))
-    way, words = against(place, rng, made[0], data, ways=("same", "renamed"))
+    way, words = against(place, rng, pair_of_models[0], data, ways=("same", "renamed"))
     nodes = (nets[1].identity(core), changed)
     culprit = Culprit(nodes, (), ("model",), ("nan", "weight"))
     return _case(place, f"nan: {op}, {way}", words, (culprit,))
@@ -457,20 +462,20 @@ def narrow(kind: str) -> Callable[[Net, str], str]:
             large = net.same("Mul", t, net.constant(600.0))
             with net.culprit():
                 squared = net.same("Mul", large, large)
-            made = net.same("Sqrt", net.same("Add", squared, net.constant(1.0)))
-            return net.same("Add", t, net.same("Mul", made, net.constant(1 / 600)))
+            output = net.same("Sqrt", net.same("Add", squared, net.constant(1.0)))
+            return net.same("Add", t, net.same("Mul", output, net.constant(1 / 600)))
         if kind == "underflow":
             small = net.same("Mul", t, net.constant(2e-4))
             with net.culprit():
                 squared = net.same("Mul", small, small)
-            made = net.same("Mul", net.same("Sqrt", squared), net.constant(5e3))
-            return net.same("Add", t, made)
+            output = net.same("Mul", net.same("Sqrt", squared), net.constant(5e3))
+            return net.same("Add", t, output)
         # Divide a row of zeros by its standard deviation, which is zero without the epsilon.
         zeros = net.same("Mul", t, net.constant(0.0))
         with net.culprit():
             variance = net.same("Add", net.same("Mul", zeros, zeros), net.constant(1e-9))
-        made = net.same("Div", zeros, net.same("Sqrt", variance))
-        return net.same("Add", t, made)
+        output = net.same("Div", zeros, net.same("Sqrt", variance))
+        return net.same("Add", t, output)
 
     return build
 
@@ -489,8 +494,8 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
     model = net.model(HOSTS[name](net, narrow(kind), rng.random()))
     place = _place(folder, number)
     core = [net.identity(node) for node in net.core]
-    made = {name for node in net.core for name in node.output}
-    readers = [net.identity(node) for node in net.nodes if made.intersection(node.input)]
+    names = {name for node in net.core for name in node.output}
+    readers = [net.identity(node) for node in net.nodes if names.intersection(node.input)]
     culprit = Culprit(tuple(core), tuple(readers), ("model", "onnxrt", "onnx"), (kind,))
     if kind == "epsilon":
         culprit = culprit._replace(causes=("epsilon", "underflow"))
@@ -517,10 +522,10 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
 def _hidden(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
     """A weight in half precision is another, by less than `run --rtol auto` notices."""
     healthy = host(rng)
-    made = planted(healthy, "slightly", rng, PLANTS)
-    if made is None:
+    plan = planted(healthy, "slightly", rng, PLANTS)
+    if plan is None:
         return None
-    faulty, found = half(made[0]), made[1]
+    faulty, planted_fault = half(plan[0]), plan[1]
     data = drawn(healthy, number)
     try:
         pairs = _both(half(healthy), faulty, data)
@@ -531,7 +536,9 @@ def _hidden(folder: Path, rng: np.random.Generator, models: Models, number: int)
     place = _place(folder, number)
     onnx.save(faulty, place / "model.onnx")
     onnx.save(half(healthy), place / "reference.onnx")
-    return _case(place, "hidden, half", ("--reference", "reference.onnx"), (_culprit(found),))
+    return _case(
+        place, "hidden, half", ("--reference", "reference.onnx"), (_culprit(planted_fault),)
+    )
 
 
 def _healthy_reference(
@@ -611,8 +618,8 @@ def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, num
         spread = net.node(
             "Sqrt", net.node("Add", net.reduce("ReduceMean", squared, [-1]), net.constant(1e-14))
         )
-        made = net.same("Div", centered, spread)
-        return net.same("Add", t, net.same("Mul", made, net.constant(np.ones(width))))
+        output = net.same("Div", centered, spread)
+        return net.same("Add", t, net.same("Mul", output, net.constant(np.ones(width))))
 
     model = host(rng, embed=embed)
     place = _place(folder, number)

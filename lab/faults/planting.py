@@ -46,28 +46,28 @@ def weights_of(
 
 def _constants(model: onnx.ModelProto) -> None:
     """Make initializers of Constant nodes, which many exporters write for weights."""
-    kept = []
+    other_nodes = []
     for node in model.graph.node:
         value = (
             {a.name: a for a in node.attribute}.get("value") if node.op_type == "Constant" else None
         )
         if value is None or value.t.data_type != onnx.TensorProto.FLOAT:
-            kept.append(node)
+            other_nodes.append(node)
             continue
         weight = model.graph.initializer.add()
         weight.CopyFrom(value.t)
         weight.name = node.output[0]
-    if len(kept) != len(model.graph.node):
+    if len(other_nodes) != len(model.graph.node):
         del model.graph.node[:]
-        model.graph.node.extend(kept)
+        model.graph.node.extend(other_nodes)
 
 
 def replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
     weight.CopyFrom(numpy_helper.from_array(np.array(array, order="C"), weight.name))
 
 
-def one_of(rng: np.random.Generator, found: list) -> object:
-    return found[int(rng.integers(len(found)))] if found else None
+def one_of(rng: np.random.Generator, candidates: list) -> object:
+    return candidates[int(rng.integers(len(candidates)))] if candidates else None
 
 
 def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
@@ -112,74 +112,76 @@ def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | No
 def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """An epsilon is far too large: of a node, or one that is added to a variance."""
     weights = {weight.name: weight for weight in model.graph.initializer}
-    found: list[tuple[onnx.NodeProto, onnx.TensorProto | None]] = []
+    candidates: list[tuple[onnx.NodeProto, onnx.TensorProto | None]] = []
     for node in model.graph.node:
         if node.op_type in {"BatchNormalization", "LayerNormalization", "InstanceNormalization"}:
-            found.append((node, None))
+            candidates.append((node, None))
         for name in node.input if node.op_type == "Add" else ():
             weight = weights.get(name)
             if weight is None or weight.data_type != 1 or np.prod(weight.dims) != 1:
                 continue
             if 0 < numpy_helper.to_array(weight).item() < 1e-3:
-                found.append((node, weight))
-    drawn = one_of(rng, found)
+                candidates.append((node, weight))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, weight = drawn
     if weight is None:
-        kept = [a for a in node.attribute if a.name != "epsilon"]
+        kept_attributes = [a for a in node.attribute if a.name != "epsilon"]
         del node.attribute[:]
-        node.attribute.extend([*kept, onnx.helper.make_attribute("epsilon", 0.5)])
+        node.attribute.extend([*kept_attributes, onnx.helper.make_attribute("epsilon", 0.5)])
     else:
         replace(weight, np.full_like(numpy_helper.to_array(weight), 0.5))
-        readers = [other for other in model.graph.node if weight.name in other.input]
+        readers = [node for node in model.graph.node if weight.name in node.input]
         return Planted(tuple(map(identity, readers)), ("epsilon",))
     return Planted((identity(node),), ("epsilon",))
 
 
 def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Pads, transB, alpha or an axis are others."""
-    found = []
+    candidates = []
     squares = {
         w.name for w in model.graph.initializer if len(w.dims) == 2 and w.dims[0] == w.dims[1]
     }
     for node in model.graph.node:
-        given = {a.name: a for a in node.attribute}
-        if node.op_type in {"Conv", "MaxPool", "AveragePool"} and "pads" in given:
-            pads = list(given["pads"].ints)
+        attributes = {a.name: a for a in node.attribute}
+        if node.op_type in {"Conv", "MaxPool", "AveragePool"} and "pads" in attributes:
+            pads = list(attributes["pads"].ints)
             if len(pads) == 4 and pads[0] and pads[2]:
                 moved = [pads[0] - 1, pads[1], pads[2] + 1, pads[3]]
-                found.append((node, "pads", moved))
+                candidates.append((node, "pads", moved))
         if node.op_type == "Gemm" and node.input[1] in squares:
-            found.append((node, "transB", 1 - (given["transB"].i if "transB" in given else 0)))
+            candidates.append(
+                (node, "transB", 1 - (attributes["transB"].i if "transB" in attributes else 0))
+            )
         if node.op_type == "Gemm":
-            found.append((node, "alpha", 0.6))
+            candidates.append((node, "alpha", 0.6))
         if node.op_type == "LeakyRelu":
-            found.append((node, "alpha", 0.6))
+            candidates.append((node, "alpha", 0.6))
         if node.op_type == "HardSigmoid":
-            found.append((node, "alpha", 0.35))
-        if node.op_type == "Softmax" and "axis" in given and given["axis"].i == -1:
-            found.append((node, "axis", -2))
-    drawn = one_of(rng, found)
+            candidates.append((node, "alpha", 0.35))
+        if node.op_type == "Softmax" and "axis" in attributes and attributes["axis"].i == -1:
+            candidates.append((node, "axis", -2))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, name, value = drawn
-    kept = [a for a in node.attribute if a.name != name]
+    kept_attributes = [a for a in node.attribute if a.name != name]
     del node.attribute[:]
-    node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+    node.attribute.extend([*kept_attributes, onnx.helper.make_attribute(name, value)])
     return Planted((identity(node),), ("attribute",))
 
 
 def swapped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The two inputs of a node change places."""
-    found = [
+    candidates = [
         node
         for node in model.graph.node
         if node.op_type in {"Sub", "Div", "MatMul", "Concat", "Pow"}
         and len(node.input) == 2
         and node.input[0] != node.input[1]
     ]
-    node = one_of(rng, found)
+    node = one_of(rng, candidates)
     if node is None:
         return None
     node.input[0], node.input[1] = node.input[1], node.input[0]
@@ -191,20 +193,20 @@ def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     weights = {weight.name for weight in model.graph.initializer}
     producers = {name: node for node in model.graph.node for name in node.output}
     outputs = {value.name for value in model.graph.output}
-    found: list[tuple[onnx.NodeProto, str]] = []
+    candidates: list[tuple[onnx.NodeProto, str]] = []
     for node in model.graph.node:
         if node.op_type in {"Conv", "Gemm"} and len(node.input) == 3 and node.input[2]:
-            found.append((node, ""))
+            candidates.append((node, ""))
         if node.op_type == "Add" and node.output[0] not in outputs:
-            for one, other in ((0, 1), (1, 0)):
-                before = producers.get(node.input[one])
+            for first, second in ((0, 1), (1, 0)):
+                before = producers.get(node.input[first])
                 if (
                     before is not None
                     and before.op_type == "MatMul"
-                    and node.input[other] in weights
+                    and node.input[second] in weights
                 ):
-                    found.append((node, node.input[one]))
-    drawn = one_of(rng, found)
+                    candidates.append((node, node.input[first]))
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
     node, instead = drawn
@@ -293,11 +295,11 @@ def rewired(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     if at is None:
         return None
     node = nodes[at]
-    made = [n.output[0] for n in nodes[:at] if n.op_type in ("Add", "Mul")]
-    other = one_of(rng, [name for name in made if name not in node.input])
-    if other is None:
+    names = [n.output[0] for n in nodes[:at] if n.op_type in ("Add", "Mul")]
+    other_name = one_of(rng, [name for name in names if name not in node.input])
+    if other_name is None:
         return None
-    node.input[int(rng.integers(2))] = other
+    node.input[int(rng.integers(2))] = other_name
     return Planted((identity(node),), ("structure",))
 
 
@@ -327,20 +329,20 @@ def planted(
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _constants(copy)
-    found = kinds[kind](copy, rng)
+    plan = kinds[kind](copy, rng)
     del copy.graph.value_info[:]
-    return None if found is None else (copy, found)
+    return None if plan is None else (copy, plan)
 
 
 def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy in which every node, weight and tensor within has another name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    kept = {value.name for value in [*copy.graph.input, *copy.graph.output]}
+    tensor_names = {value.name for value in [*copy.graph.input, *copy.graph.output]}
     names: dict[str, str] = {"": ""}
 
     def other(name: str) -> str:
-        if name in kept:
+        if name in tensor_names:
             return name
         return names.setdefault(name, f"t.{len(names):04d}")
 

@@ -41,9 +41,9 @@ def exported(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
     from exports.drawn import FROZEN, OTHERS, frozen, other
     from exports.varied import EDITED, FOREIGN, SIZED, draw_host, varied
 
-    sized, others = [*FROZEN, *SIZED], [*OTHERS, *FOREIGN, *EDITED, "training"]
-    own = {"frozen": sized, "healthy": sized + others}.get(kind, others)
-    name = str(rng.choice(own))
+    sized, other_kinds = [*FROZEN, *SIZED], [*OTHERS, *FOREIGN, *EDITED, "training"]
+    kinds = {"frozen": sized, "healthy": sized + other_kinds}.get(kind, other_kinds)
+    name = str(rng.choice(kinds))
     place.mkdir(parents=True, exist_ok=True)
     if name not in (*FROZEN, *OTHERS) or (name in FOREIGN and rng.random() < 0.5):
         cases = varied(place, draw_host(name, rng), name, rng)

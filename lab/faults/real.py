@@ -42,10 +42,10 @@ class Fault(NamedTuple):
 
 def _cast_bool(net: Net, t: str) -> str:
     with net.culprit():
-        whole = net.node("Cast", t, to=TensorProto.INT32)
-        made = net.node("Cast", whole, to=TensorProto.BOOL)
-    made = net.shaped(net.node("Cast", made, to=TensorProto.FLOAT), net.shapes[t])
-    return net.same("Add", made, t)
+        integers = net.node("Cast", t, to=TensorProto.INT32)
+        output = net.node("Cast", integers, to=TensorProto.BOOL)
+    output = net.shaped(net.node("Cast", output, to=TensorProto.FLOAT), net.shapes[t])
+    return net.same("Add", output, t)
 
 
 def _narrow(kind: str, scale: float) -> Callable[[Net, str], str]:
@@ -69,17 +69,17 @@ def _int32_trip(net: Net, t: str) -> str:
     with net.culprit():
         short = net.node("Cast", long, to=TensorProto.INT32)
         back = net.node("Cast", short, to=TensorProto.INT64)
-    made = net.shaped(net.node("Cast", back, to=TensorProto.FLOAT), net.shapes[t])
-    return net.same("Add", net.same("Mul", made, net.constant(1e-10)), t)
+    output = net.shaped(net.node("Cast", back, to=TensorProto.FLOAT), net.shapes[t])
+    return net.same("Add", net.same("Mul", output, net.constant(1e-10)), t)
 
 
 def _uint8_trip(net: Net, t: str) -> str:
-    whole = net.node("Cast", net.same("Mul", t, net.constant(200.0)), to=TensorProto.INT32)
+    integers = net.node("Cast", net.same("Mul", t, net.constant(200.0)), to=TensorProto.INT32)
     with net.culprit():
-        byte = net.node("Cast", whole, to=TensorProto.UINT8)
+        byte = net.node("Cast", integers, to=TensorProto.UINT8)
         back = net.node("Cast", byte, to=TensorProto.INT32)
-    made = net.shaped(net.node("Cast", back, to=TensorProto.FLOAT), net.shapes[t])
-    return net.same("Add", net.same("Mul", made, net.constant(0.01)), t)
+    output = net.shaped(net.node("Cast", back, to=TensorProto.FLOAT), net.shapes[t])
+    return net.same("Add", net.same("Mul", output, net.constant(0.01)), t)
 
 
 def _padded(net: Net, t: str) -> str:
@@ -92,26 +92,26 @@ def _pad_average(net: Net, t: str) -> str:
     _, channels, height, width = net.shapes[image]
     with net.culprit():
         padded = _padded(net, image)
-        made = net.node(
+        output = net.node(
             "AveragePool", padded, kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=0
         )
     # The result is larger by two in each direction, so crop it.
-    made = net.node(
+    output = net.node(
         "Slice",
-        made,
+        output,
         net.constant([1, 1], np.int64),
         net.constant([1 + height, 1 + width], np.int64),
         net.constant([2, 3], np.int64),
     )
-    made = net.node(
+    output = net.node(
         "Slice",
-        net.node("Pad", made, net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)),
+        net.node("Pad", output, net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)),
         net.constant([0, 0], np.int64),
         net.constant([height, width], np.int64),
         net.constant([2, 3], np.int64),
     )
-    made = net.shaped(made, (1, channels, height, width))
-    return net.same("Add", t, net.reshape(made, net.shapes[t]))
+    output = net.shaped(output, (1, channels, height, width))
+    return net.same("Add", t, net.reshape(output, net.shapes[t]))
 
 
 def _pad_average_inner(net: Net, t: str) -> str:
@@ -119,7 +119,7 @@ def _pad_average_inner(net: Net, t: str) -> str:
     image = net.image(t)
     with net.culprit():
         padded = _padded(net, image)
-        made = net.node(
+        output = net.node(
             "AveragePool",
             padded,
             kernel_shape=[3, 3],
@@ -127,7 +127,7 @@ def _pad_average_inner(net: Net, t: str) -> str:
             strides=[2, 2],
             count_include_pad=0,
         )
-    pooled = net.reduce("ReduceMean", made, [2, 3])
+    pooled = net.reduce("ReduceMean", output, [2, 3])
     pooled = net.same("Mul", net.shaped(pooled, (1, net.shapes[image][1], 1, 1)), net.constant(2.0))
     return net.same(
         "Add", t, pooled if net.shapes[t] == net.shapes[image] else net.reshape(pooled, (1, 1, 1))
@@ -140,13 +140,13 @@ def _pad_max(stride: int) -> Callable[[Net, str], str]:
         channels = net.shapes[image][1]
         low = net.same("Sub", image, net.constant(1.5))  # Mostly negative numbers.
         with net.culprit():
-            made = net.node(
+            output = net.node(
                 "MaxPool", _padded(net, low), kernel_shape=[3, 3], strides=[stride, stride]
             )
         if stride == 1:
-            made = net.shaped(made, net.shapes[image])
-            return net.same("Add", t, net.reshape(made, net.shapes[t]))
-        pooled = net.shaped(net.reduce("ReduceMean", made, [2, 3]), (1, channels, 1, 1))
+            output = net.shaped(output, net.shapes[image])
+            return net.same("Add", t, net.reshape(output, net.shapes[t]))
+        pooled = net.shaped(net.reduce("ReduceMean", output, [2, 3]), (1, channels, 1, 1))
         if net.shapes[t] != net.shapes[image]:
             pooled = net.reshape(pooled, (1, 1, 1))
         return net.same("Add", t, pooled)
@@ -159,9 +159,9 @@ def _idle_transpose_matmul(net: Net, t: str) -> str:
     small = net.squeeze(t, side, side)
     with net.culprit():
         same = net.node("Transpose", small, perm=[0, 1])
-        made = net.node("MatMul", same, net.weight(side, side))
-        made = net.node("Add", made, net.constant(net.rng.standard_normal(side)))
-    return net.excite(t, made, side, side)
+        output = net.node("MatMul", same, net.weight(side, side))
+        output = net.node("Add", output, net.constant(net.rng.standard_normal(side)))
+    return net.excite(t, output, side, side)
 
 
 def _idle_transpose_gemm(net: Net, t: str) -> str:
@@ -169,10 +169,10 @@ def _idle_transpose_gemm(net: Net, t: str) -> str:
     small = net.squeeze(t, side, side)
     with net.culprit():
         same = net.node("Transpose", small, perm=[0, 1])
-        made = net.node(
+        output = net.node(
             "Gemm", same, net.weight(side, side), net.constant(net.rng.standard_normal(side))
         )
-    return net.excite(t, made, side, side)
+    return net.excite(t, output, side, side)
 
 
 def _tiny_division(net: Net, t: str) -> str:
@@ -180,8 +180,8 @@ def _tiny_division(net: Net, t: str) -> str:
     tiny = net.same("Add", net.same("Mul", t, net.constant(0.0)), net.constant(1e-40))
     with net.culprit():
         inverse = net.node("Div", net.constant(1.0), tiny)
-        made = net.same("Mul", net.shaped(inverse, net.shapes[t]), tiny)
-    return net.same("Add", t, net.same("Min", made, net.constant(2.0)))
+        output = net.same("Mul", net.shaped(inverse, net.shapes[t]), tiny)
+    return net.same("Add", t, net.same("Min", output, net.constant(2.0)))
 
 
 def _odd_norm(kind: str) -> Callable[[Net, str], str]:
@@ -204,18 +204,18 @@ def _odd_norm(kind: str) -> Callable[[Net, str], str]:
             squared = net.node("Pow", centered, net.constant(2.0))
             variance = net.reduce("ReduceMean", squared, second)
             root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5)))
-            made = net.node("Div", centered, root)
-            made = net.node("Mul", made, net.constant(net.rng.uniform(0.5, 1.5, b)))
+            output = net.node("Div", centered, root)
+            output = net.node("Mul", output, net.constant(net.rng.uniform(0.5, 1.5, b)))
             if first:
-                made = net.node("Add", made, net.constant(net.rng.standard_normal(b)))
-        return net.excite(t, made, a, b, b)
+                output = net.node("Add", output, net.constant(net.rng.standard_normal(b)))
+        return net.excite(t, output, a, b, b)
 
     return build
 
 
 def _quantized_twice(scale: float, zero: int) -> Callable[[Net, str], str]:
     def build(net: Net, t: str) -> str:
-        held = net.same("Clip", t, net.constant(-3.0), net.constant(3.0))
+        output = net.same("Clip", t, net.constant(-3.0), net.constant(3.0))
 
         def pair(tensor: str, by: float, around: int) -> str:
             numbers = (net.constant(by), net.constant(around, np.uint8))
@@ -224,8 +224,8 @@ def _quantized_twice(scale: float, zero: int) -> Callable[[Net, str], str]:
             )
 
         with net.culprit():
-            made = pair(pair(held, 0.02, 128), scale, zero)
-        return net.same("Add", t, net.shaped(made, net.shapes[t]))
+            rounded = pair(pair(output, 0.02, 128), scale, zero)
+        return net.same("Add", t, net.shaped(rounded, net.shapes[t]))
 
     return build
 
@@ -234,17 +234,17 @@ def _average_ends(net: Net, t: str) -> str:
     """AveragePool with pads at the ends only, which are to be counted."""
     image = net.image(t)
     with net.culprit():
-        made = net.node(
+        output = net.node(
             "AveragePool", image, kernel_shape=[2, 2], pads=[0, 0, 1, 1], count_include_pad=1
         )
-    made = net.shaped(made, net.shapes[image])
-    return net.same("Add", t, net.reshape(made, net.shapes[t]))
+    output = net.shaped(output, net.shapes[image])
+    return net.same("Add", t, net.reshape(output, net.shapes[t]))
 
 
 def _average_ceil(net: Net, t: str) -> str:
     values = net.squeeze(t, 1, 1, 9)
     with net.culprit():
-        made = net.node(
+        output = net.node(
             "AveragePool",
             values,
             kernel_shape=[7],
@@ -254,7 +254,7 @@ def _average_ceil(net: Net, t: str) -> str:
             count_include_pad=1,
         )
     size = 4
-    return net.excite(t, made, 1, 1, size)
+    return net.excite(t, output, 1, 1, size)
 
 
 def _not_numbers(op: str) -> Callable[[Net, str], str]:
@@ -263,10 +263,10 @@ def _not_numbers(op: str) -> Callable[[Net, str], str]:
     def build(net: Net, t: str) -> str:
         root = net.same("Sqrt", net.same("Sub", t, net.constant(-0.5)))
         with net.culprit():
-            made = net.same(op, root)
-        bad = net.node("IsNaN", made)
-        made = net.node("Where", bad, net.constant(0.25), made)
-        return net.same("Add", t, net.shaped(made, net.shapes[t]))
+            output = net.same(op, root)
+        bad = net.node("IsNaN", output)
+        output = net.node("Where", bad, net.constant(0.25), output)
+        return net.same("Add", t, net.shaped(output, net.shapes[t]))
 
     return build
 
@@ -280,12 +280,12 @@ def _rounded_sum(net: Net, t: str) -> str:
     a, of_a = numbers(t, 0.03)
     b, of_b = numbers(net.same("Tanh", t), 0.02)
     with net.culprit():
-        made = net.node(
+        output = net.node(
             "Add", net.node("DequantizeLinear", a, *of_a), net.node("DequantizeLinear", b, *of_b)
         )
-        c, of_c = numbers(made, 0.04)
-        made = net.node("DequantizeLinear", c, *of_c)
-    return net.same("Add", t, net.shaped(made, net.shapes[t]))
+        c, of_c = numbers(output, 0.04)
+        output = net.node("DequantizeLinear", c, *of_c)
+    return net.same("Add", t, net.shaped(output, net.shapes[t]))
 
 
 def _unrounded_cos(net: Net, t: str) -> str:
@@ -296,11 +296,11 @@ def _unrounded_cos(net: Net, t: str) -> str:
     half = net.node("Cast", near, to=TensorProto.FLOAT16)
     lifted = net.node("Unsqueeze", half, net.constant([0], np.int64))
     with net.culprit():
-        made = net.node("Cos", lifted)
-        made = net.node("Squeeze", made, net.constant([0], np.int64))
-        made = net.node("Floor", made)
-    made = net.shaped(net.node("Cast", made, to=TensorProto.FLOAT), net.shapes[t])
-    return net.same("Add", t, made)
+        output = net.node("Cos", lifted)
+        output = net.node("Squeeze", output, net.constant([0], np.int64))
+        output = net.node("Floor", output)
+    output = net.shaped(net.node("Cast", output, to=TensorProto.FLOAT), net.shapes[t])
+    return net.same("Add", t, output)
 
 
 def _pool(op: str, shape: tuple[int, ...], **attributes: object) -> Callable[[Net, str], str]:
@@ -309,9 +309,9 @@ def _pool(op: str, shape: tuple[int, ...], **attributes: object) -> Callable[[Ne
     def build(net: Net, t: str) -> str:
         small = net.squeeze(t, *shape)
         with net.culprit():
-            made = net.node(op, small, **attributes)
+            output = net.node(op, small, **attributes)
         axes = list(range(2, len(shape)))
-        pooled = net.reduce("ReduceMean", net.same("Tanh", net.shaped(made, ())), axes)
+        pooled = net.reduce("ReduceMean", net.same("Tanh", net.shaped(output, ())), axes)
         return net.excite(t, pooled, *shape[:2])
 
     return build
@@ -321,28 +321,28 @@ def _gemm_idle_transpose(net: Net, t: str) -> str:
     side = int(net.rng.choice([3, 4, 6]))
     small = net.squeeze(t, side, side)
     with net.culprit():
-        made = net.node("Gemm", small, net.weight(side, side), alpha=1.5)
-        made = net.node("Transpose", made, perm=[0, 1])
-    return net.excite(t, made, side, side)
+        output = net.node("Gemm", small, net.weight(side, side), alpha=1.5)
+        output = net.node("Transpose", output, perm=[0, 1])
+    return net.excite(t, output, side, side)
 
 
 def _pad_average_counted(net: Net, t: str) -> str:
     image = net.image(t)
     with net.culprit():
-        made = net.node("AveragePool", _padded(net, image), kernel_shape=[3, 3])
-    made = net.shaped(made, net.shapes[image])
-    return net.same("Add", t, net.reshape(made, net.shapes[t]))
+        output = net.node("AveragePool", _padded(net, image), kernel_shape=[3, 3])
+    output = net.shaped(output, net.shapes[image])
+    return net.same("Add", t, net.reshape(output, net.shapes[t]))
 
 
 def _cast_that_stays(net: Net, t: str) -> str:
     """A cast to the type that it has, multiplied by an inverse: the graph after it is invalid."""
     high = net.same("Add", net.same("Abs", t), net.constant(1.0))
-    other = net.same("Add", high, net.constant(0.5))
+    output = net.same("Add", high, net.constant(0.5))
     with net.culprit():
         same = net.same("Cast", high, to=TensorProto.FLOAT)
-        inverse = net.shaped(net.node("Div", net.constant(1.0), other), net.shapes[t])
-        made = net.same("Mul", inverse, same)
-    return net.same("Add", t, made)
+        inverse = net.shaped(net.node("Div", net.constant(1.0), output), net.shapes[t])
+        scaled = net.same("Mul", inverse, same)
+    return net.same("Add", t, scaled)
 
 
 def _broadcasting_scale(net: Net, t: str) -> str:
@@ -351,33 +351,33 @@ def _broadcasting_scale(net: Net, t: str) -> str:
         squared = net.node("Pow", small, net.constant(2.0))
         variance = net.reduce("ReduceMean", squared, [-1])
         root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5)))
-        made = net.node("Mul", net.node("Div", small, root), net.constant([0.5, 1.5]))
-    return net.excite(t, made, 1, 2)
+        output = net.node("Mul", net.node("Div", small, root), net.constant([0.5, 1.5]))
+    return net.excite(t, output, 1, 2)
 
 
 def _double_clip(net: Net, t: str) -> str:
     double = net.node("Cast", t, to=TensorProto.DOUBLE)
     bounds = (net.constant(-1.0, np.float64), net.constant(1.0, np.float64))
     with net.culprit():
-        made = net.node("Clip", net.node("Relu", double), *bounds)
+        output = net.node("Clip", net.node("Relu", double), *bounds)
     return net.same(
-        "Add", t, net.shaped(net.node("Cast", made, to=TensorProto.FLOAT), net.shapes[t])
+        "Add", t, net.shaped(net.node("Cast", output, to=TensorProto.FLOAT), net.shapes[t])
     )
 
 
 def _all_or_nothing(net: Net, t: str) -> str:
     with net.culprit():
-        made = net.node("ReduceL1", t, noop_with_empty_axes=1)
-    return net.same("Add", t, net.same("Tanh", net.shaped(made, net.shapes[t])))
+        output = net.node("ReduceL1", t, noop_with_empty_axes=1)
+    return net.same("Add", t, net.same("Tanh", net.shaped(output, net.shapes[t])))
 
 
 def _sampled(net: Net, t: str) -> str:
     picture, grid = net.squeeze(t, 1, 2, 4, 5), net.squeeze(t, 1, 3, 4, 2)
     with net.culprit():
-        made = net.node(
+        output = net.node(
             "GridSample", picture, grid, mode="bicubic", padding_mode="border", align_corners=0
         )
-    return net.excite(t, made, 1, 2, 3, 4)
+    return net.excite(t, output, 1, 2, 3, 4)
 
 
 _MAX_SAME = _pool(

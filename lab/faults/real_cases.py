@@ -88,7 +88,7 @@ def real_cases(
     wanted = [(fault, True) for fault in _order(rng, faults, faulty)]
     mended = [fault for fault in faults if len(_right(fault))]
     wanted += [(mended[i % len(mended)], False) for i in range(healthy) if mended]
-    cases = [_case(folder, rng, *one, number) for number, one in enumerate(wanted)]
+    cases = [_case(folder, rng, *row, number) for number, row in enumerate(wanted)]
     for party in RUN:
         _run(folder, party, [case for case in cases if case.words == WORDS[party]])
     return [case for case in cases if _stands(folder / case.name, bool(case.culprits))]
@@ -96,18 +96,18 @@ def real_cases(
 
 def _order(rng: np.random.Generator, faults: Sequence[Fault], count: int) -> list[Fault]:
     """Every fault about as often, in a random order."""
-    found: list[Fault] = []
-    while len(found) < count:
-        found += [faults[int(i)] for i in rng.permutation(len(faults))]
-    return found[:count]
+    order: list[Fault] = []
+    while len(order) < count:
+        order += [faults[int(i)] for i in rng.permutation(len(faults))]
+    return order[:count]
 
 
 def _right(fault: Fault) -> list[str]:
     """The releases after those that are wrong."""
-    right = after(fault.last)
+    later_versions = after(fault.last)
     if fault.name.startswith("MaxPool, SAME_UPPER"):
         return []  # Later releases reject this model, so none of them is correct.
-    return right[-3:] if "ReduceL1" in fault.name else right[:3]
+    return later_versions[-3:] if "ReduceL1" in fault.name else later_versions[:3]
 
 
 def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, number: int) -> Case:
@@ -119,9 +119,9 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
 
     def embed(net: Net, tensor: str) -> str:
         start = len(net.nodes)
-        made = fault.build(net, tensor)
+        output = fault.build(net, tensor)
         pattern.extend(net.nodes[start:])
-        return made
+        return output
 
     model = net.model(HOSTS[host](net, embed, rng.random()))
     case = Case(
@@ -150,14 +150,14 @@ def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version:
             for node in net.nodes
             if node.op_type.startswith("Reduce") and len(node.input) > 1
         ]
-    made = {name for node in net.core for name in node.output}
+    names = {name for node in net.core for name in node.output}
     read = {name for node in net.core for name in node.input}
     beside = [
         net.identity(node)
         for node in net.nodes
         if node not in net.core
         and (
-            made.intersection(node.input)
+            names.intersection(node.input)
             or read.intersection(node.output)
             or (fault.party == "openvino" and node in pattern)
         )
@@ -205,17 +205,17 @@ def _stands(place: Path, wrong: bool) -> bool:
     return apart > SHOWS if wrong else apart < SHOWS
 
 
-def distance(one: np.ndarray, other: np.ndarray) -> float:
+def distance(value: np.ndarray, expected: np.ndarray) -> float:
     """The largest difference, relative to the spread, or to the size if all elements are equal;
     infinite where only one is finite.
     """
-    if one.shape != other.shape:
+    if value.shape != expected.shape:
         return np.inf
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    if not (np.isfinite(one) & np.isfinite(other))[~same].all():
+    value, expected = value.astype(np.float64), expected.astype(np.float64)
+    same = (value == expected) | (np.isnan(value) & np.isnan(expected))
+    if not (np.isfinite(value) & np.isfinite(expected))[~same].all():
         return np.inf
-    apart = np.where(same, 0.0, one - np.where(same, one, other))
-    finite = other[np.isfinite(other)]
+    apart = np.where(same, 0.0, value - np.where(same, value, expected))
+    finite = expected[np.isfinite(expected)]
     spread = float(finite.std() or np.abs(finite).max()) if finite.size else 0.0
     return float(np.abs(apart).max(initial=0)) / max(spread, 1e-9)

@@ -32,16 +32,18 @@ def table(scores: Sequence[Score]) -> str:
     ]
     for group in dict.fromkeys(score.case.group for score in scores):
         for faulty in (True, False):
-            held = [s for s in scores if s.case.group == group and bool(s.case.culprits) == faulty]
+            counted = [
+                s for s in scores if s.case.group == group and bool(s.case.culprits) == faulty
+            ]
             # Counted separately, because outputs alone can be insufficient for an answer.
-            vague = [score for score in held if score.abstains]
-            held = [score for score in held if not score.abstains]
-            if held:
-                shares = [_share(held, column) for column in COLUMNS.values()]
+            vague = [score for score in counted if score.abstains]
+            counted = [score for score in counted if not score.abstains]
+            if counted:
+                shares = [_share(counted, column) for column in COLUMNS.values()]
                 if not faulty:
                     shares = ["", "", "", *shares[3:]]
                 title = f"{group} faults" if faulty else f"healthy models, with {group} faults"
-                lines.append(f"| {title} | {len(held)} | " + " | ".join(shares) + " |")
+                lines.append(f"| {title} | {len(counted)} | " + " | ".join(shares) + " |")
             if vague:
                 blanks = " | " * len(COLUMNS)
                 lines.append(f"| outputs only, inconclusive | {len(vague)} | {blanks}|")
@@ -61,13 +63,13 @@ def page(scores: Sequence[Score], seed: int) -> str:
     )
     rows = []
     for group, kind in kinds:
-        held = [
+        counted = [
             s
             for s in scores
             if s.case.culprits and s.case.group == group and s.case.kind.split(":")[0] == kind
         ]
-        shares = [_share(held, COLUMNS[name]) for name in ("node", "party and cause", "pass")]
-        rows.append(f"| {kind} | {len(held)} | " + " | ".join(shares) + " |")
+        shares = [_share(counted, COLUMNS[name]) for name in ("node", "party and cause", "pass")]
+        rows.append(f"| {kind} | {len(counted)} | " + " | ".join(shares) + " |")
     missed = [
         f"| {s.case.kind} | {title(s.case.version)} | {s.said[:200]} |"
         for s in scores

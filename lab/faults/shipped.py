@@ -24,7 +24,7 @@ FILES = {
 
 def shipped(folder: Path) -> Models:
     """Return those that are there."""
-    found: Models = {}
+    models: Models = {}
     for name, (file, shapes, (low, high)) in FILES.items():
         if not (folder / file).exists():
             continue
@@ -36,5 +36,5 @@ def shipped(folder: Path) -> Models:
             data[value.name] = rng.uniform(low, high, shapes[value.name]).astype(dtype)
         spelled = [f"{key}:{'x'.join(map(str, shape))}" for key, shape in shapes.items()]
         options = ("--input-shapes", *spelled, "--val-range", f"[{low},{high}]")
-        found[name] = (model, data, options)
-    return found
+        models[name] = (model, data, options)
+    return models

@@ -25,24 +25,24 @@ _SWITCHED = {"merged", "cached encoder"}
 def _drawn(rng: np.random.Generator, kind: str) -> Stateful:
     """Draw a fault of a kind, a model that gets it, and its weights."""
     SHIFT.seed = int(rng.integers(2**20))
-    right: onnx.ModelProto | None
+    correct: onnx.ModelProto | None
     if kind.startswith("stream"):
-        faults = [each for each in STREAMS if "beside" in kind or each not in WRONG_BOTH_WAYS]
+        faults = [name for name in STREAMS if "beside" in kind or name not in WRONG_BOTH_WAYS]
         fault = str(rng.choice(faults))
         host, nameless = str(rng.choice(STREAMS[fault])), bool(rng.random() < 0.5)
         model, wrong = streams.stream(host, fault, nameless)
-        right = streams.stream(host, nameless=nameless)[0] if "beside" in kind else None
+        correct = streams.stream(host, nameless=nameless)[0] if "beside" in kind else None
         options = f"--steps {int(rng.integers(4, 9))}"
-        return Stateful(f"{fault}, {host}", fault, model, right, wrong, host, options)
+        return Stateful(f"{fault}, {host}", fault, model, correct, wrong, host, options)
     table = BESIDE if "beside" in kind else ALONE
-    fault = str(rng.choice([each for each in table if "padding" not in each]))
+    fault = str(rng.choice([name for name in table if "padding" not in name]))
     host = str(rng.choice(table[fault]))
     layers = PLAIN[host].layers if host in _SWITCHED else int(rng.integers(2, 5))
     spec = replace(PLAIN[host], layers=layers)
     model, wrong = decoders.decoder(spec, fault)
-    right = decoders.decoder(spec)[0] if "beside" in kind else None
+    correct = decoders.decoder(spec)[0] if "beside" in kind else None
     options = f"--steps {int(rng.integers(8, 12))}"
-    return Stateful(f"{fault}, {host}", fault, model, right, wrong, spec, options)
+    return Stateful(f"{fault}, {host}", fault, model, correct, wrong, spec, options)
 
 
 def stateful(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
@@ -63,8 +63,8 @@ def healthy_states(place: Path, rng: np.random.Generator) -> Iterator[Case]:
     else:
         host = str(rng.choice([*PLAIN]))
         model, options = decoders.decoder(PLAIN[host])[0], "--steps 10"
-    right = model if rng.random() < 0.3 else None
-    case = Stateful(host, "", model, right, options=options)
+    correct = model if rng.random() < 0.3 else None
+    case = Stateful(host, "", model, correct, options=options)
     yield _written(place, case, f"healthy: states, {host}", ())
 
 

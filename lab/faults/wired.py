@@ -19,7 +19,9 @@ def _shapes(model: onnx.ModelProto) -> Mapping[str, tuple[int, ...]]:
         graph = onnx.shape_inference.infer_shapes(model).graph
     except onnx.shape_inference.InferenceError:
         return {}
-    shapes = {each.name: tuple(each.dims) for each in graph.initializer if each.data_type == 1}
+    shapes = {
+        weight.name: tuple(weight.dims) for weight in graph.initializer if weight.data_type == 1
+    }
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
         sizes = tuple(dim.dim_value for dim in kind.shape.dim)
@@ -35,9 +37,9 @@ def _places(model: onnx.ModelProto, names: set[str]) -> Iterator[Place]:
                 yield node, at
 
 
-def _exchange(one: Place, other: Place) -> Planted:
+def _exchange(place: Place, other_place: Place) -> Planted:
     """Exchange what two places read."""
-    (first, at), (second, to) = one, other
+    (first, at), (second, to) = place, other_place
     first.input[at], second.input[to] = second.input[to], first.input[at]
     nodes = dict.fromkeys((identity(first), identity(second)))
     return Planted(tuple(nodes), _STRUCTURE)
@@ -46,28 +48,28 @@ def _exchange(one: Place, other: Place) -> Planted:
 def _pair(rng: np.random.Generator, places: list[Place], shapes: Mapping[str, object]) -> object:
     """Draw two places that read different tensors of one shape."""
     pairs = [
-        (one, other)
-        for number, one in enumerate(places)
-        for other in places[:number]
-        if shapes[one[0].input[one[1]]] == shapes[other[0].input[other[1]]]
-        and one[0].input[one[1]] != other[0].input[other[1]]
+        (first, place)
+        for number, first in enumerate(places)
+        for place in places[:number]
+        if shapes[first[0].input[first[1]]] == shapes[place[0].input[place[1]]]
+        and first[0].input[first[1]] != place[0].input[place[1]]
     ]
     return one_of(rng, pairs)
 
 
 def _in_order(model: onnx.ModelProto) -> bool:
     """Sort the nodes; return whether none reads its own output."""
-    waiting, known = list(model.graph.node), {""}
-    known |= {each.name for each in (*model.graph.input, *model.graph.initializer)}
+    waiting, known_names = list(model.graph.node), {""}
+    known_names |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
     order: list[onnx.NodeProto] = []
     while waiting:
-        ready = [node for node in waiting if known.issuperset(node.input)]
+        ready = [node for node in waiting if known_names.issuperset(node.input)]
         if not ready:
             return False
         for node in ready:
-            known.update(node.output)
+            known_names.update(node.output)
         order += ready
-        waiting = [node for node in waiting if not any(node is each for each in ready)]
+        waiting = [node for node in waiting if not any(node is ready_node for ready_node in ready)]
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
     del model.graph.node[:]
     model.graph.node.extend(copies)
@@ -77,22 +79,22 @@ def _in_order(model: onnx.ModelProto) -> bool:
 def tensors(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Two nodes each read the tensor that the other should."""
     shapes = _shapes(model)
-    made = {name for node in model.graph.node for name in node.output} & {*shapes}
-    drawn = _pair(rng, list(_places(model, made)), shapes)
+    names = {name for node in model.graph.node for name in node.output} & {*shapes}
+    drawn = _pair(rng, list(_places(model, names)), shapes)
     if drawn is None:
         return None
     (first, at), (second, to) = drawn  # type: ignore[misc]
     if first is second:
         return None
-    found = _exchange((first, at), (second, to))
-    return found if _in_order(model) else None
+    plan = _exchange((first, at), (second, to))
+    return plan if _in_order(model) else None
 
 
 def weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Two nodes each read the weight that the other should."""
     shapes = _shapes(model)
-    held = {each.name for each in model.graph.initializer if np.prod(each.dims) > 3}
-    places = [(node, at) for node, at in _places(model, held & {*shapes})]
+    names = {weight.name for weight in model.graph.initializer if np.prod(weight.dims) > 3}
+    places = [(node, at) for node, at in _places(model, names & {*shapes})]
     drawn = _pair(rng, places, shapes)
     if drawn is None:
         return None
@@ -105,38 +107,38 @@ def weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 def operands(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Two operands of one node change places: scale and bias, mean and variance, h and c."""
     shapes = _shapes(model)
-    found = [
-        (node, one, other)
+    candidates = [
+        (node, first, second)
         for node in model.graph.node
         if node.op_type not in ("Add", "Mul", "Max", "Min", "Sum", "Mean", "Concat")
-        for one in range(len(node.input))
-        for other in range(one)
-        if shapes.get(node.input[one]) == shapes.get(node.input[other], ())
-        and node.input[one] != node.input[other]
+        for first in range(len(node.input))
+        for second in range(first)
+        if shapes.get(node.input[first]) == shapes.get(node.input[second], ())
+        and node.input[first] != node.input[second]
     ]
-    drawn = one_of(rng, found)
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
-    node, one, other = drawn  # type: ignore[misc]
-    return _exchange((node, one), (node, other))
+    node, first, second = drawn  # type: ignore[misc]
+    return _exchange((node, first), (node, second))
 
 
 def ends(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Readers of two outputs of one node each get the other: parts of a Split, or states."""
     shapes = _shapes(model)
-    found = [
-        (node, one, other)
+    candidates = [
+        (node, first, second)
         for node in model.graph.node
-        for one in node.output
-        for other in node.output
-        if one < other and shapes.get(one) == shapes.get(other, ())
+        for first in node.output
+        for second in node.output
+        if first < second and shapes.get(first) == shapes.get(second, ())
     ]
-    drawn = one_of(rng, found)
+    drawn = one_of(rng, candidates)
     if drawn is None:
         return None
-    node, one, other = drawn  # type: ignore[misc]
-    names = {one: other, other: one}
-    readers = [each for each in model.graph.node if {one, other} & {*each.input}]
+    node, first, second = drawn  # type: ignore[misc]
+    names = {first: second, second: first}
+    readers = [reader for reader in model.graph.node if {first, second} & {*reader.input}]
     for reader in readers:
         reader.input[:] = [names.get(name, name) for name in reader.input]
     return Planted((identity(node), *map(identity, readers)), _STRUCTURE)

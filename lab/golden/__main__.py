@@ -66,9 +66,9 @@ def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
                 name = f"{row.op}: {fault.kind}"
                 if only not in name:
                     continue
-                right, wrong = model_of(node), model_of(fault.node)
-                if shows(right, wrong, feed):
-                    yield Case(name, right, wrong, feed, fault)
+                healthy, wrong = model_of(node), model_of(fault.node)
+                if shows(healthy, wrong, feed):
+                    yield Case(name, healthy, wrong, feed, fault)
 
 
 def _feed(node: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -83,8 +83,12 @@ def _round_operands(node: Any, version: int, run: Any) -> Any:
         return run
     return lambda *inputs, **more: run(
         *(
-            each if each is None or each.dtype != np.float32 else with_digits(each, 2.0**-10)
-            for each in inputs
+            (
+                operand
+                if operand is None or operand.dtype != np.float32
+                else with_digits(operand, 2.0**-10)
+            )
+            for operand in inputs
         ),
         **more,
     )
@@ -109,11 +113,11 @@ def _agree(case: Case) -> bool:
     """
     evaluator = _WrappedEvaluator(case.right).with_nodes(lambda node, version, run: run)
     try:
-        made = dict(evaluator(case.feed))
+        evaluated = dict(evaluator(case.feed))
     except BackendError:  # The reference evaluator does not support every form of an operator.
         return False
-    right = OnnxrtParty().load(case.right)(case.feed)
-    pairs = [(np.asarray(made[name], np.float64), right[name]) for name in right]
+    expected = OnnxrtParty().load(case.right)(case.feed)
+    pairs = [(np.asarray(evaluated[name], np.float64), expected[name]) for name in expected]
     return all(np.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs)
 
 
@@ -136,27 +140,28 @@ def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
     onnx.save(case.wrong, folder / "model.onnx")
     files = {name: folder / name for name in ("model.onnx", "golden.json", "inputs.json")}
     words = "{} --onnxrt --golden {} --load-inputs {}".format(*files.values())
-    code, document, said = diagnosed(words)
-    return _judged(case, code, document, said)
+    code, document, text = diagnosed(words)
+    return _judged(case, code, document, text)
 
 
-def _judged(case: Case, code: int, document: dict[str, Any], said: str) -> tuple[str, str]:
+def _judged(case: Case, code: int, document: dict[str, Any], text: str) -> tuple[str, str]:
     culprits = document.get("culprits", [])
-    named = {name for one in culprits for name in one["nodes"]}
-    causes = {one["cause"] for one in culprits}
-    said = (
+    named = {name for culprit in culprits for name in culprit["nodes"]}
+    causes = {culprit["cause"] for culprit in culprits}
+    text = (
         "; ".join(
-            f"{one['nodes']} {one['cause']} {one.get('evidence', [''])[1:]}" for one in culprits
+            f"{culprit['nodes']} {culprit['cause']} {culprit.get('evidence', [''])[1:]}"
+            for culprit in culprits
         )
-        or f"{document.get('verdict', 'error')} {document.get('reason', said)}"
+        or f"{document.get('verdict', 'error')} {document.get('reason', text)}"
     )
     if not named:
-        return OPEN, said
+        return OPEN, text
     if not named <= {*case.fault.nodes}:
-        return WRONG, said
+        return WRONG, text
     if causes <= {*case.fault.causes} and code == 1:
-        return EXACT, said
-    return (NODE if causes <= {UNKNOWN} else CAUSE), said
+        return EXACT, text
+    return (NODE if causes <= {UNKNOWN} else CAUSE), text
 
 
 def main() -> int:
@@ -167,20 +172,20 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases with this text in their names")
     parser.add_argument("--saved", default="", choices=["", "float16", "tf32"])
     parser.add_argument("--healthy", action="store_true", help="diagnose the healthy models")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        for drawn_case in cases(given.seed, given.rounds, given.only):
-            if given.saved == "tf32" and not _agree(drawn_case):
+        for drawn_case in cases(arguments.seed, arguments.rounds, arguments.only):
+            if arguments.saved == "tf32" and not _agree(drawn_case):
                 continue
-            case = drawn_case._replace(wrong=drawn_case.right) if given.healthy else drawn_case
-            word, said = answer(case, Path(folder), given.saved)
-            if given.healthy:
-                word = WRONG if said.startswith("[") else EXACT
+            case = drawn_case._replace(wrong=drawn_case.right) if arguments.healthy else drawn_case
+            word, explanation = answer(case, Path(folder), arguments.saved)
+            if arguments.healthy:
+                word = WRONG if explanation.startswith("[") else EXACT
             by_kind[case.fault.kind][word] += 1
             if word != EXACT:
-                print(f"{word:6} {case.name} {case.fault.causes}\n       {said[:400]}")
+                print(f"{word:6} {case.name} {case.fault.causes}\n       {explanation[:400]}")
                 sys.stdout.flush()
     print(f"\n| {'':22} | {' | '.join(f'{word:5}' for word in WORDS)} |")
     for kind, count in sorted(by_kind.items()):

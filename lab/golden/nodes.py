@@ -58,11 +58,11 @@ def _arrays(**shapes: tuple[int, ...]) -> Callable[[Draw], dict[str, Any]]:
     """
 
     def draw(rng: Draw) -> dict[str, Any]:
-        held = {}
+        arrays = {}
         for name, shape in shapes.items():
             array = _normal(rng, *shape) * np.float32(0.6)
-            held[name] = np.abs(array) + np.float32(0.4) if name.endswith("_") else array
-        return held
+            arrays[name] = np.abs(array) + np.float32(0.4) if name.endswith("_") else array
+        return arrays
 
     return draw
 
@@ -80,11 +80,11 @@ def _scale(kind: Any, low: float, per_axis: int = 0) -> Callable[[Draw], dict[st
 
 def _tree(rng: Draw, classes: int = 0) -> dict[str, Any]:
     """Return the attributes of two trees of depth two."""
-    held: dict[str, list[Any]] = {}
+    attributes: dict[str, list[Any]] = {}
 
     def add(**values: Any) -> None:
         for name, value in values.items():
-            held.setdefault(name, []).append(value)
+            attributes.setdefault(name, []).append(value)
 
     kind = "class" if classes else "target"
     for tree in range(2):
@@ -111,8 +111,8 @@ def _tree(rng: Draw, classes: int = 0) -> dict[str, Any]:
                     }
                 )
     if classes:
-        return {**held, "classlabels_int64s": list(range(classes))}
-    return {**held, "n_targets": 2}
+        return {**attributes, "classlabels_int64s": list(range(classes))}
+    return {**attributes, "n_targets": 2}
 
 
 def _recurrent(op: str, gates: int, **more: Any) -> Row:
@@ -120,8 +120,8 @@ def _recurrent(op: str, gates: int, **more: Any) -> Row:
         sizes = {"w": (1, gates * 5, 6), "r": (1, gates * 5, 5), "b": (1, gates * 10)}
         return {name: _normal(rng, *size) * np.float32(0.4) for name, size in sizes.items()}
 
-    made = ("o", "s1", "s2") if op == "LSTM" else ("o", "s1")
-    return Row(op, ("h", "w", "r", "b"), SEQUENCE, made, weights, fixed={"hidden_size": 5},
+    outputs = ("o", "s1", "s2") if op == "LSTM" else ("o", "s1")
+    return Row(op, ("h", "w", "r", "b"), SEQUENCE, outputs, weights, fixed={"hidden_size": 5},
                attributes={"direction": (None, "reverse"), **more}, optional=("b",),
                turns=((1, 2),) if op == "LSTM" else ())  # fmt: skip
 
@@ -543,9 +543,11 @@ def model_of(node: Node) -> Any:
             inputs, more = [name, "d", "z"], {k: v for k, v in attributes.items() if k == "axis"}
         nodes.append(helper.make_node(row.behind, inputs, [f"y{at}"], f"last{at}", **more))
         outputs.append(helper.make_empty_tensor_value_info(f"y{at}"))
-    held = [_tensor(name, value) for name, value in node.weights.items() if name]
-    used = {name for one in nodes for name in one.input}
-    graph = helper.make_graph(nodes, "golden", data, outputs, [w for w in held if w.name in used])
+    tensors = [_tensor(name, value) for name, value in node.weights.items() if name]
+    used = {name for node in nodes for name in node.input}
+    graph = helper.make_graph(
+        nodes, "golden", data, outputs, [w for w in tensors if w.name in used]
+    )
     imports = [helper.make_opsetid("", row.opset)]
     if row.domain:
         imports.append(helper.make_opsetid(row.domain, 1 if row.domain == "com.microsoft" else 3))

@@ -28,13 +28,13 @@ class Fault(NamedTuple):
 
 def drawn(row: Row, rng: Draw) -> Node:
     """Return a healthy node of a row."""
-    held = {**row.weights(rng)}
-    own = held.pop("", {})
+    weights = {**row.weights(rng)}
+    own_attributes = weights.pop("", {})
     for name, values in row.numbers.items():
-        held[name] = np.array(_choice(rng, values), np.int64)
+        weights[name] = np.array(_choice(rng, values), np.int64)
     attributes = {name: _choice(rng, values) for name, values in row.attributes.items()}
-    return Node(row, row.op, row.read, row.made, {**row.fixed, **own, **attributes}, held,
-                str(_choice(rng, row.before)), {})  # fmt: skip
+    return Node(row, row.op, row.read, row.made, {**row.fixed, **own_attributes, **attributes},
+                weights, str(_choice(rng, row.before)), {})  # fmt: skip
 
 
 def faults(node: Node, rng: Draw) -> Iterator[Fault]:
@@ -45,10 +45,10 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
         if name and name not in node.read:
             continue
         if name in row.numbers:
-            others = [v for v in row.numbers[name] if not np.array_equal(v, value)]
-            if others:
-                other = np.array(_choice(rng, others), np.int64)
-                yield Fault("integers", _weight(node, name, other), NUMBER)
+            other_values = [v for v in row.numbers[name] if not np.array_equal(v, value)]
+            if other_values:
+                value_instead = np.array(_choice(rng, other_values), np.int64)
+                yield Fault("integers", _weight(node, name, value_instead), NUMBER)
         elif is_quantized:
             yield _quantization(node, name, rng)
         elif np.asarray(value).dtype == bool:
@@ -58,21 +58,21 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
         else:
             yield from _weights(node, name, value, rng)
     for name, values in row.attributes.items():
-        others = [v for v in values if v != node.attributes.get(name)]
-        if others:
-            changed = {**node.attributes, name: _choice(rng, others)}
+        other_values = [v for v in values if v != node.attributes.get(name)]
+        if other_values:
+            changed = {**node.attributes, name: _choice(rng, other_values)}
             cause = ("epsilon",) if name == "epsilon" else ATTRIBUTE
             yield Fault("attribute", node._replace(attributes=changed), cause)
     yield from _lists(node, rng)
     for op in row.ops:
         if op != node.op:
-            lost = {"alpha", "count_include_pad"} if op in ("Elu", "MaxPool") else set()
-            kept = {k: v for k, v in node.attributes.items() if k not in lost}
-            yield Fault("operator", node._replace(op=op, attributes=kept), STRUCTURE)
-    for one, two in row.swaps:
-        yield Fault("inputs", node._replace(read=_swapped(node.read, one, two)), STRUCTURE)
-    for one, two in row.turns:
-        yield Fault("outputs", node._replace(made=_swapped(node.made, one, two)), STRUCTURE)
+            dropped = {"alpha", "count_include_pad"} if op in ("Elu", "MaxPool") else set()
+            kept_attributes = {k: v for k, v in node.attributes.items() if k not in dropped}
+            yield Fault("operator", node._replace(op=op, attributes=kept_attributes), STRUCTURE)
+    for first, second in row.swaps:
+        yield Fault("inputs", node._replace(read=_swapped(node.read, first, second)), STRUCTURE)
+    for first, second in row.turns:
+        yield Fault("outputs", node._replace(made=_swapped(node.made, first, second)), STRUCTURE)
     for name in row.optional:
         if name == node.read[-1]:
             yield Fault("absent", node._replace(read=node.read[:-1]), STRUCTURE)
@@ -80,17 +80,17 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
 
 def two(node: Node, rng: Draw) -> Fault | None:
     """Return a node with two faults."""
-    first = [one for one in faults(node, rng) if one.nodes == ("node",)]
+    first = [fault for fault in faults(node, rng) if fault.nodes == ("node",)]
     if not first:
         return None
-    one = first[int(rng.integers(len(first)))]
-    second = [each for each in faults(one.node, rng) if each.kind != one.kind]
-    second = [each for each in second if each.nodes == ("node",)]
+    first_fault = first[int(rng.integers(len(first)))]
+    second = [fault for fault in faults(first_fault.node, rng) if fault.kind != first_fault.kind]
+    second = [fault for fault in second if fault.nodes == ("node",)]
     if not second:
         return None
-    other = second[int(rng.integers(len(second)))]
-    causes = (*one.causes, *other.causes, "changed")
-    return Fault("two in one node", other.node, tuple(dict.fromkeys(causes)))
+    second_fault = second[int(rng.integers(len(second)))]
+    causes = (*first_fault.causes, *second_fault.causes, "changed")
+    return Fault("two in one node", second_fault.node, tuple(dict.fromkeys(causes)))
 
 
 def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
@@ -108,52 +108,53 @@ def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
     )
     if array.size < 2:
         return
-    other = array.copy()
+    changed = array.copy()
     at = int(rng.integers(array.size))
-    other.flat[at] = np.float32(float(array.flat[at]) + rng.choice([2.0, 5.0]))
-    yield Fault("weight element", _weight(node, name, other), WEIGHT)
+    changed.flat[at] = np.float32(float(array.flat[at]) + rng.choice([2.0, 5.0]))
+    yield Fault("weight element", _weight(node, name, changed), WEIGHT)
     if array.ndim == 2 and array.shape[0] == array.shape[1]:
         yield Fault("weight transposed", _weight(node, name, array.T.copy()), NUMBER)
 
 
 def _integers(node: Node, name: str, array: Any, rng: Draw) -> Iterator[Fault]:
     """Yield faults of integers: of a zero point, or of a weight whose scale is apart."""
-    other = array.copy()
+    changed = array.copy()
     at = int(rng.integers(array.size))
-    other.flat[at] = int(array.flat[at]) + (25 if int(array.flat[at]) < 60 else -25)
+    changed.flat[at] = int(array.flat[at]) + (25 if int(array.flat[at]) < 60 else -25)
     if array.size < 2:
-        yield Fault("zero point", _weight(node, name, other), QUANTIZATION)
+        yield Fault("zero point", _weight(node, name, changed), QUANTIZATION)
         return
-    yield Fault("integer", _weight(node, name, other), WEIGHT)
+    yield Fault("integer", _weight(node, name, changed), WEIGHT)
     yield Fault("integers in another order", _weight(node, name, np.roll(array, 1, 0)), WEIGHT)
 
 
 def _quantization(node: Node, name: str, rng: Draw) -> Fault:
     value = np.asarray(node.weights[name])
     if name == "z":
-        other = np.asarray(value).astype(np.float32) + _SHIFTS.get(str(value.dtype), 60)
+        shifted = np.asarray(value).astype(np.float32) + _SHIFTS.get(str(value.dtype), 60)
         nodes, kind = ("node", "last0"), "zero point"
     else:
-        other = value.astype(np.float32).copy()
-        if other.size > 1:
-            other.flat[int(rng.integers(other.size))] *= rng.choice([0.5, 2.0])
+        shifted = value.astype(np.float32).copy()
+        if shifted.size > 1:
+            shifted.flat[int(rng.integers(shifted.size))] *= rng.choice([0.5, 2.0])
         else:
-            other = other * np.float32(rng.choice([0.6, 2.5]))
+            shifted = shifted * np.float32(rng.choice([0.6, 2.5]))
         nodes, kind = (("node",) if name == "s" else ("last0",)), "scale"
-    changed = _weight(node, name, np.asarray(other).astype(value.dtype))
+    changed = _weight(node, name, np.asarray(shifted).astype(value.dtype))
     return Fault(kind, changed, QUANTIZATION, nodes)
 
 
 def _lists(node: Node, rng: Draw) -> Iterator[Fault]:
     """Yield nodes with one number of an attribute changed that holds what was learned."""
-    held = node.attributes
-    inner = [at for at, mode in enumerate(held.get("nodes_modes", ())) if mode != "LEAF"]
+    attributes = node.attributes
+    inner = [at for at, mode in enumerate(attributes.get("nodes_modes", ())) if mode != "LEAF"]
     for name in ("nodes_values", "nodes_featureids", "nodes_modes", "children"):
         if not inner:
             break
         at = int(_choice(rng, inner))
         changed = {
-            key: list(each) if isinstance(each, list) else each for key, each in held.items()
+            key: list(value) if isinstance(value, list) else value
+            for key, value in attributes.items()
         }
         if name == "children":
             trues, falses = changed["nodes_truenodeids"], changed["nodes_falsenodeids"]
@@ -167,15 +168,15 @@ def _lists(node: Node, rng: Draw) -> Iterator[Fault]:
         yield Fault(f"tree {name}", node._replace(attributes=changed), ATTRIBUTE)
     for name in ("target_weights", "class_weights", "target_ids", "class_ids", "offset", "scale",
                  "coefficients", "intercepts"):  # fmt: skip
-        if not isinstance(held.get(name), list):
+        if not isinstance(attributes.get(name), list):
             continue
-        values = list(held[name])
+        values = list(attributes[name])
         at = int(rng.integers(len(values)))
         if name.endswith("ids"):
             values[at] = (values[at] + 1) % (max(values) + 1)
         else:
             values[at] = float(np.float32(values[at] * -2 + 1))
-        changed = {**held, name: values}
+        changed = {**attributes, name: values}
         yield Fault(f"list {name}", node._replace(attributes=changed), ATTRIBUTE)
 
 
@@ -183,10 +184,10 @@ def _weight(node: Node, name: str, value: Any) -> Node:
     return node._replace(weights={**node.weights, name: value})
 
 
-def _swapped(names: tuple[str, ...], one: int, two: int) -> tuple[str, ...]:
-    held = list(names)
-    held[one], held[two] = held[two], held[one]
-    return tuple(held)
+def _swapped(names: tuple[str, ...], first: int, second: int) -> tuple[str, ...]:
+    swapped = list(names)
+    swapped[first], swapped[second] = swapped[second], swapped[first]
+    return tuple(swapped)
 
 
 def _choice(rng: Draw, values: Any) -> Any:

@@ -57,9 +57,9 @@ def rms_ratio(outputs: Any, reference: Any) -> float:
 
 def diagnosed(case: Case, within: float, metric: Any = None) -> tuple[Kept, float]:
     """Return what `diagnose` says, and in how many seconds."""
-    kept, start = Kept(), time.perf_counter()
+    diagnosis, start = Kept(), time.perf_counter()
     try:
-        with bind(Findings, kept):
+        with bind(Findings, diagnosis):
             diagnose(
                 case.model,
                 [OnnxrtParty()],
@@ -71,14 +71,14 @@ def diagnosed(case: Case, within: float, metric: Any = None) -> tuple[Kept, floa
     except InconclusiveError:
         pass
     except PolygraphyException as error:
-        kept.verdict = f"{type(error).__name__}: {str(error)[:200]}"
+        diagnosis.verdict = f"{type(error).__name__}: {str(error)[:200]}"
     except Exception:
-        kept.verdict = f"crash: {traceback.format_exc()[-600:]}"
-    return kept, time.perf_counter() - start
+        diagnosis.verdict = f"crash: {traceback.format_exc()[-600:]}"
+    return diagnosis, time.perf_counter() - start
 
 
-def causes(kept: Kept) -> list[tuple[str, list[str]]]:
-    return [(str(one["cause"]), list(one["nodes"])) for one in kept.culprits]
+def causes(diagnosis: Kept) -> list[tuple[str, list[str]]]:
+    return [(str(culprit["cause"]), list(culprit["nodes"])) for culprit in diagnosis.culprits]
 
 
 def saturates(case: Case) -> bool:
@@ -92,22 +92,22 @@ def saturates(case: Case) -> bool:
 
 def healthy(case: Case) -> bool:
     """Whether nobody is blamed in a healthy model."""
-    kept, seconds = diagnosed(case, 0.5 * case.value)
+    diagnosis, seconds = diagnosed(case, 0.5 * case.value)
     # ONNX Runtime 1.32 drops a Relu before a QuantizeLinear to float8: not the model's fault.
-    known = {"quantization", "rewrite"} | ({"saturation"} if saturates(case) else set())
-    wrong = [one for one in causes(kept) if one[0] not in known]
-    is_right = not wrong and kept.verdict in ("fault", "inconclusive")
+    accepted = {"quantization", "rewrite"} | ({"saturation"} if saturates(case) else set())
+    wrong = [cause for cause in causes(diagnosis) if cause[0] not in accepted]
+    is_right = not wrong and diagnosis.verdict in ("fault", "inconclusive")
     mark = "right" if is_right else "WRONG"
-    said = f"{kept.verdict} {causes(kept)}"
-    print(f"{mark}  {case.name}: {case.value:.3g}, {seconds:.1f} s, {said}", flush=True)
+    name = f"{diagnosis.verdict} {causes(diagnosis)}"
+    print(f"{mark}  {case.name}: {case.value:.3g}, {seconds:.1f} s, {name}", flush=True)
     return is_right
 
 
 def planted(case: Case) -> tuple[bool, bool]:
     """Whether the node and the cause are named."""
     assert case.fault is not None
-    kept, seconds = diagnosed(case, 1.3 * case.healthy + 0.005)
-    named = [one for one in kept.culprits if one["cause"] != "quantization"]
+    diagnosis, seconds = diagnosed(case, 1.3 * case.healthy + 0.005)
+    named = [culprit for culprit in diagnosis.culprits if culprit["cause"] != "quantization"]
     opened = Switches(case.host, case.model).opened
     around = {
         node.name
@@ -117,7 +117,7 @@ def planted(case: Case) -> tuple[bool, bool]:
     }
     if case.fault_kind == "unlike":
         node = bool(named)
-        cause = bool(named) and all(one["cause"] in case.fault.causes for one in named)
+        cause = bool(named) and all(culprit["cause"] in case.fault.causes for culprit in named)
     else:
         node = len(named) == 1 and (
             named[0]["tensor"].removesuffix("_quantized") in case.fault.tensors
@@ -127,7 +127,7 @@ def planted(case: Case) -> tuple[bool, bool]:
     mark = "right" if node and cause else "WRONG"
     print(
         f"{mark}  {case.name}: {case.healthy:.3g} -> {case.value:.3g}, {seconds:.1f} s, expected"
-        f" {case.fault.tensors} {case.fault.causes}; {kept.verdict} {causes(kept)}",
+        f" {case.fault.tensors} {case.fault.causes}; {diagnosis.verdict} {causes(diagnosis)}",
         flush=True,
     )
     return node, cause
@@ -158,26 +158,26 @@ def searched(case: Case) -> list[dict[str, Any]]:
             "target": target,
             "truth": size,
         }
-        kept, seconds = diagnosed(case, target, rms_ratio)
-        if any(one["cause"] in ("rewrite", "saturation") for one in kept.culprits):
+        diagnosis, seconds = diagnosed(case, target, rms_ratio)
+        if any(culprit["cause"] in ("rewrite", "saturation") for culprit in diagnosis.culprits):
             # The loss comes from a rewrite of ONNX Runtime, or from this CPU, so no node must be
             # excluded.
             continue
-        ours = [one for one in kept.culprits if one["cause"] == "quantization"]
-        tried = [one["runs"] for one in ours[0]["facts"] if "runs" in one] if ours else []
+        ours = [culprit for culprit in diagnosis.culprits if culprit["cause"] == "quantization"]
+        tried = [fact["runs"] for fact in ours[0]["facts"] if "runs" in fact] if ours else []
         row["ours"] = (
             len(ours[0]["nodes"]) if ours else None,
             tried[0] if tried else None,
             round(seconds, 2),
         )
         row["is_good"] = bool(ours) and tuple(ours[0]["nodes"]) in good
-        row["said"] = causes(kept) if ours else kept.summary[:150] or kept.verdict
+        row["said"] = causes(diagnosis) if ours else diagnosis.summary[:150] or diagnosis.verdict
         for name, rival in RIVALS.items():
-            found = rival(switches, target)
+            search = rival(switches, target)
             row[name] = (
-                len(found.nodes) if found.nodes is not None else None,
-                found.sets,
-                round(found.seconds, 2),
+                len(search.nodes) if search.nodes is not None else None,
+                search.sets,
+                round(search.seconds, 2),
             )
         rows.append(row)
         print(json.dumps(row), flush=True)
@@ -215,18 +215,18 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path(".quantized"))
     parser.add_argument("--nncf", default="")
     parser.add_argument("--modelopt", default="")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     G_LOGGER.module_severity = {"": G_LOGGER.CRITICAL}
     interpreters = {
-        name: getattr(given, name) for name in ("nncf", "modelopt") if getattr(given, name)
+        name: getattr(arguments, name) for name in ("nncf", "modelopt") if getattr(arguments, name)
     }
-    words = given.folder, given.seeds, interpreters, given.only
+    words = arguments.folder, arguments.seeds, interpreters, arguments.only
     is_right = True
-    if given.part in (None, "healthy"):
+    if arguments.part in (None, "healthy"):
         results = [healthy(case) for case in healthy_cases(*words)]
         print(f"healthy models: {len(results)}, blamed: {results.count(False)}")
         is_right = all(results)
-    if given.part in (None, "planted"):
+    if arguments.part in (None, "planted"):
         nodes, both, kinds = 0, 0, Counter[str]()
         count = 0
         for case in chain(planted_cases(*words), unlike_cases(*words), clipped_cases(*words)):
@@ -236,7 +236,7 @@ def main() -> int:
         print(f"planted: {count}, node right {nodes}, node and cause right {both}")
         print(dict(sorted(kinds.items())))
         is_right = is_right and both >= 0.95 * count
-    if given.part in (None, "fewest"):
+    if arguments.part in (None, "fewest"):
         rows = [row for case in healthy_cases(*words) for row in searched(case)]
         print_table(rows)
         is_right = is_right and all(count_nodes(row, "ours") == row["truth"] for row in rows)

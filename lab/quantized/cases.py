@@ -122,8 +122,8 @@ def _print_failures(text: str) -> None:
     """Print what was not quantized; a missing package is one line."""
     missing: Counter[str] = Counter()
     for line in text.splitlines():
-        before, found, package = line.partition("ModuleNotFoundError: No module named ")
-        if found:
+        before, separator, package = line.partition("ModuleNotFoundError: No module named ")
+        if separator:
             missing[package] += 1
         elif "Error" in line:
             print("not quantized:", before)
@@ -270,9 +270,9 @@ def shipped_case(
     """Return a model of a package as a quantizer makes it."""
     host = shipped(path, 1, sizes)
     quantize_all(folder, [(host, path.stem, kind, False)], interpreters)
-    made = folder / f"{path.stem}-{kind}.onnx"
-    if not made.exists():
+    path_of_model = folder / f"{path.stem}-{kind}.onnx"
+    if not path_of_model.exists():
         return None
-    model = onnx.load(str(made))
+    model = onnx.load(str(path_of_model))
     value = value_of(host, model)
     return Case(f"{path.stem}-{kind}", host, kind, model, value, value)

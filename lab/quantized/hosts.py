@@ -98,10 +98,10 @@ class Network:
             ],
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
         )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-        made.ir_version = 9
-        onnx.checker.check_model(made, full_check=True)
-        return onnx.shape_inference.infer_shapes(made)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+        model.ir_version = 9
+        onnx.checker.check_model(model, full_check=True)
+        return onnx.shape_inference.infer_shapes(model)
 
 
 def _unlike(net: Network, rng: np.random.Generator, first: str, then: str, factor: float) -> None:
@@ -276,7 +276,7 @@ def recurrent(seed: int) -> Host:
 
 
 HOSTS: dict[str, Callable[[int], Host]] = {
-    each.__name__: each for each in (cnn, depthwise, mlp, encoder, detector, recurrent)
+    build.__name__: build for build in (cnn, depthwise, mlp, encoder, detector, recurrent)
 }
 
 
@@ -286,18 +286,18 @@ def shipped(path: Path, seed: int, sizes: dict[str, int] | None = None) -> Host:
     model = onnx.load(str(path))
 
     def feed() -> dict[str, Array]:
-        made = {}
-        held = {weight.name for weight in model.graph.initializer}
+        feed = {}
+        weight_names = {weight.name for weight in model.graph.initializer}
         for value in model.graph.input:
-            if value.name in held:
+            if value.name in weight_names:
                 continue
             kind = value.type.tensor_type
             shape = [(sizes or {}).get(d.dim_param, d.dim_value or 1) for d in kind.shape.dim]
             if kind.elem_type == TensorProto.FLOAT:
-                made[value.name] = rng.normal(size=shape).astype(np.float32)
+                feed[value.name] = rng.normal(size=shape).astype(np.float32)
             else:
                 dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
-                made[value.name] = rng.integers(0, 100, shape).astype(dtype)
-        return made
+                feed[value.name] = rng.integers(0, 100, shape).astype(dtype)
+        return feed
 
     return Host(path.stem, model, [feed() for _ in range(6)], [feed() for _ in range(4)])

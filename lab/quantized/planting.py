@@ -51,18 +51,20 @@ class _Graph:
 
     def activations(self) -> list[tuple[onnx.NodeProto, list[onnx.NodeProto]]]:
         """Pairs whose parameters no other pair has."""
-        found = []
+        candidates = []
         for node in self.nodes("QuantizeLinear"):
             readers = [
-                one for one in self.nodes("DequantizeLinear") if one.input[0] == node.output[0]
+                node_behind
+                for node_behind in self.nodes("DequantizeLinear")
+                if node_behind.input[0] == node.output[0]
             ]
             is_weight = self.has(node.input[0])
-            uses = sum(node.input[1] in one.input for one in self.graph.node)
+            uses = sum(node.input[1] in reader.input for reader in self.graph.node)
             is_one = all(self.has(name) and self.array(name).size == 1 for name in node.input[1:])
             is_one = is_one and len(node.input) > 2
             if readers and is_one and not is_weight and uses == 1 + len(readers):
-                found.append((node, readers))
-        return found
+                candidates.append((node, readers))
+        return candidates
 
     def weights(self, kind: str) -> list[onnx.NodeProto]:
         return [
@@ -163,10 +165,12 @@ def pair_mismatch(host: Host, model: onnx.ModelProto, rng: np.random.Generator) 
 def missing_pair(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
     """A node, or every node, reads a tensor without the pair that replaces a Relu."""
     graph = _Graph(model)
-    kept = {node.name for node in model.graph.node}
+    names_left = {node.name for node in model.graph.node}
     gone = [node for node in host.model.graph.node if node.op_type in ("Relu", "Clip")]
-    removed = {node.output[0] for node in gone if node.name not in kept}
-    pair = _choose(rng, [one for one in graph.activations() if one[0].input[0] in removed])
+    removed = {node.output[0] for node in gone if node.name not in names_left}
+    pair = _choose(
+        rng, [activation for activation in graph.activations() if activation[0].input[0] in removed]
+    )
     if pair is None:
         return None
     names = {reader.output[0] for reader in pair[1]}
@@ -232,15 +236,15 @@ def shrink_channels(host: Host, rng: np.random.Generator) -> str:
     """Give some channels of a Conv tiny weights, so that their biases are all that they add; return
     the name of the node.
     """
-    held = {weight.name: weight for weight in host.model.graph.initializer}
+    weights = {weight.name: weight for weight in host.model.graph.initializer}
     convs = [n for n in host.model.graph.node if n.op_type == "Conv" and len(n.input) > 2]
     node = convs[int(rng.integers(len(convs) - 1))]
-    weight, bias = (numpy_helper.to_array(held[name]).copy() for name in node.input[1:3])
+    weight, bias = (numpy_helper.to_array(weights[name]).copy() for name in node.input[1:3])
     channels = rng.permutation(len(weight))[: max(2, len(weight) // 3)]
     weight[channels] *= 1e-9
     bias[channels] = rng.choice([-1, 1], len(channels)) * rng.uniform(0.5, 1.5, len(channels))
     for name, array in zip(node.input[1:3], (weight, bias)):
-        held[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
+        weights[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
     return node.name
 
 
@@ -249,31 +253,33 @@ def clip_biases(host: Host, model: onnx.ModelProto, layer: str) -> Fault:
     that do not look at int32.
     """
     graph = _Graph(model)
-    held = {one.name: numpy_helper.to_array(one) for one in host.model.graph.initializer}
+    weights = {
+        weight.name: numpy_helper.to_array(weight) for weight in host.model.graph.initializer
+    }
     twin = next(n for n in host.model.graph.node if n.name == layer)
     node = next(n for n in graph.nodes("Conv") if n.name == layer)
-    makers = {one.output[0]: one for one in graph.nodes("DequantizeLinear")}
+    makers = {node.output[0]: node for node in graph.nodes("DequantizeLinear")}
     reads, weight, bias = (makers[name] for name in node.input[:3])
-    exact, right = held[twin.input[1]], held[twin.input[2]]
+    exact, float_bias = weights[twin.input[1]], weights[twin.input[2]]
     largest = np.abs(exact).reshape(len(exact), -1).max(1)
     scale = (largest / 127).astype(np.float32)
     shape = (-1,) + (1,) * (exact.ndim - 1)
     graph.set(weight.input[1], scale)
     graph.set(weight.input[0], np.rint(exact / scale.reshape(shape)).astype(np.int8))
     scale = (scale * graph.array(reads.input[1]).reshape(())).astype(np.float32)
-    codes = np.clip(np.rint(right / scale.astype(np.float64)), -(2**31 - 1), 2**31 - 1)
+    codes = np.clip(np.rint(float_bias / scale.astype(np.float64)), -(2**31 - 1), 2**31 - 1)
     graph.set(bias.input[1], scale)
     graph.set(bias.input[0], codes.astype(np.int32))
     return Fault(_weight_names(bias), ("clipped bias",))
 
 
 def _blocks(graph: _Graph, rng: np.random.Generator) -> onnx.NodeProto | None:
-    found: onnx.NodeProto | None = _choose(rng, list(graph.nodes("MatMulNBits")))
-    return found
+    chosen: onnx.NodeProto | None = _choose(rng, list(graph.nodes("MatMulNBits")))
+    return chosen
 
 
 def _bits(node: onnx.NodeProto) -> int:
-    return next((one.i for one in node.attribute if one.name == "bits"), 4)
+    return next((attribute.i for attribute in node.attribute if attribute.name == "bits"), 4)
 
 
 def nibble_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
@@ -297,7 +303,7 @@ def block_zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generato
     if len(node.input) > 3 and node.input[3] and rng.random() < 0.5:
         del node.input[3:]
         return Fault((node.output[0],), ("block zero point",))
-    options = {one.name: one.i for one in node.attribute}
+    options = {attribute.name: attribute.i for attribute in node.attribute}
     count = -(-options["K"] // options["block_size"])
     per_byte = 8 // bits
     off = 2 ** (bits - 1) + int(rng.choice([-1, 1])) * max(1, 2 ** (bits - 3))
@@ -346,15 +352,19 @@ def operator_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator)
     """An operator that computes codes, such as QLinearConv, has another scale for its output."""
     graph = _Graph(model)
     places = {"QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7}
-    node = _choose(rng, [one for kind in places for one in graph.nodes(kind)])
+    node = _choose(rng, [node for kind in places for node in graph.nodes(kind)])
     if node is None or not graph.has(node.input[places[node.op_type]]):
         return None
     name, is_wide = node.input[places[node.op_type]], bool(rng.integers(2))
     factor = rng.uniform(3, 30) if is_wide else rng.uniform(0.05, 0.25)
     graph.set(name, (graph.array(name) * factor).astype(np.float32))
-    made = node.output[0].removesuffix("_quantized")
-    behind = [one for one in host.model.graph.node if one.op_type in ("Relu", "Clip")]
-    names = (made, *(one.output[0] for one in behind if made in one.input))
+    stem = node.output[0].removesuffix("_quantized")
+    behind = [
+        node_behind
+        for node_behind in host.model.graph.node
+        if node_behind.op_type in ("Relu", "Clip")
+    ]
+    names = (stem, *(activation.output[0] for activation in behind if stem in activation.input))
     return Fault(names, ("wide range" if is_wide else "clipped range",))
 
 
@@ -363,8 +373,8 @@ def _weight_names(node: onnx.NodeProto) -> tuple[str, ...]:
 
 
 KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | None]] = {
-    each.__name__: each
-    for each in (
+    plant.__name__: plant
+    for plant in (
         clipped,
         wide,
         zero_point,

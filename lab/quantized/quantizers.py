@@ -120,7 +120,7 @@ def _nncf(
             overflow_fix=nncf.OverflowFix.DISABLE
         )
     if kind == "nncf-int4":
-        made = nncf.compress_weights(
+        quantized = nncf.compress_weights(
             model,
             mode=nncf.CompressWeightsMode.INT4_SYM,
             group_size=16,
@@ -134,10 +134,10 @@ def _nncf(
             if "mixed" in kind
             else nncf.QuantizationPreset.PERFORMANCE
         )
-        made = nncf.quantize(
+        quantized = nncf.quantize(
             model, nncf.Dataset(list(feeds)), preset=preset, subset_size=len(feeds), **scope
         )
-    onnx.save(made, out)
+    onnx.save(quantized, out)
 
 
 def _modelopt(kind: str, path: str, feeds: Feeds, out: str, without: Sequence[str]) -> None:
@@ -188,10 +188,10 @@ def stored(feeds: Feeds, path: str) -> None:
 def loaded(path: str) -> list[dict[str, Any]]:
     """Load data that were saved."""
     feeds: dict[int, dict[str, Any]] = {}
-    with np.load(path) as held:
-        for key in held.files:
+    with np.load(path) as archive:
+        for key in archive.files:
             at, _, name = key.partition("/")
-            feeds.setdefault(int(at), {})[name] = held[key]
+            feeds.setdefault(int(at), {})[name] = archive[key]
     return [feeds[at] for at in sorted(feeds)]
 
 

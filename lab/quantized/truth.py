@@ -86,7 +86,11 @@ def fewest(
         tried += comb(len(names), size)
         if tried > most:
             return None, []
-        good = [one for one in combinations(names, size) if switches.right(one) <= target]
+        good = [
+            combination
+            for combination in combinations(names, size)
+            if switches.right(combination) <= target
+        ]
         if good:
             return size, good
     return None, []
@@ -114,21 +118,23 @@ def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by the error of the tensor that they make, as the debugger of ONNX Runtime ranks
     tensors: each with all that is quantized before it.
     """
-    own = OnnxrtParty().load(switches.opened.with_activations())
+    compute = OnnxrtParty().load(switches.opened.with_activations())
     every = switches.opened.float_at_sites(())
-    made = {name for node in every.graph.node for name in node.output}
+    tensor_names = {name for node in every.graph.node for name in node.output}
     there = {value.name for value in every.graph.output}
     names = {
         switches.opened.source(site) for site in switches.opened.sites if site.kind == "activation"
     }
-    every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names & made - there)
+    every.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in names & tensor_names - there
+    )
     quantized = OnnxrtParty().load(every)
     errors: dict[str, float] = {}
     for feed in switches.host.samples:
-        right, values = own(feed), quantized(feed)
-        for name in right.keys() & values.keys():
-            size = float(np.sqrt(np.mean(np.square(right[name])))) or 1.0
-            off = float(np.sqrt(np.mean(np.square(values[name] - right[name]))))
+        expected, values = compute(feed), quantized(feed)
+        for name in expected.keys() & values.keys():
+            size = float(np.sqrt(np.mean(np.square(expected[name])))) or 1.0
+            off = float(np.sqrt(np.mean(np.square(values[name] - expected[name]))))
             errors[name] = max(errors.get(name, 0), off / size)
     makers = {name: node.name for node in switches.opened.nodes for name in node.makes}
     scores = {
@@ -151,20 +157,20 @@ def leave_one_out(switches: Switches, target: float) -> tuple[str, ...] | None:
 def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by what is lost if each alone is quantized."""
     names = switches.candidates
-    values = {node: switches.without([one for one in names if one != node]) for node in names}
+    values = {node: switches.without([name for name in names if name != node]) for node in names}
     return _prefix(switches, target, sorted(values, key=lambda node: -values[node]))
 
 
 @_timed
 def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
     """Always the node that helps most; nothing is put back."""
-    kept: list[str] = []
-    while switches.without(kept) > target or switches.right(kept) > target:
-        rest = [node for node in switches.candidates if node not in kept]
-        if not rest:
+    names: list[str] = []
+    while switches.without(names) > target or switches.right(names) > target:
+        remaining = [node for node in switches.candidates if node not in names]
+        if not remaining:
             return None
-        kept.append(min(rest, key=lambda node: switches.without([*kept, node])))
-    return tuple(kept)
+        names.append(min(remaining, key=lambda node: switches.without([*names, node])))
+    return tuple(names)
 
 
 RIVALS: dict[str, Callable[[Switches, float], Found]] = {

@@ -72,7 +72,7 @@ def diagnose(folder: Path, case: Case, product: Path) -> Answer:
     except ValueError:
         return Answer(OPEN, f"exit code {done.returncode}: {done.stderr[-200:]}", seconds, 0)
     score = compared(case, document, done.returncode, seconds)
-    named = [name for one in document.get("culprits", []) for name in one["nodes"]]
+    named = [name for culprit in document.get("culprits", []) for name in culprit["nodes"]]
     return Answer(_word(case, document["verdict"], named, score.node and score.innocent),
                   score.said or document.get("reason", ""), seconds, len(named))  # fmt: skip
 
@@ -83,8 +83,10 @@ def _word(case: Case, verdict: str, named: list[str], is_exact: bool) -> str:
     if verdict == "inconclusive":
         if not named:
             return OPEN
-        known = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
-        return BORDERS if known & {*named} else WRONG
+        known_names = {
+            name for culprit in case.culprits for name in (*culprit.nodes, *culprit.beside)
+        }
+        return BORDERS if known_names & {*named} else WRONG
     if verdict == "fault":
         return EXACT if is_exact else WRONG
     return OPEN
@@ -110,27 +112,36 @@ def main() -> int:
     parser.add_argument("--healthy", action="store_true", help="no fault: the rewritten models")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--product", type=Path, default=ROOT, help="the checkout that diagnoses")
-    given = parser.parse_args()
-    folder = given.folder.resolve()
-    if given.again:
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    if arguments.again:
         drawn = [load(path) for path in sorted(folder.glob("case-*/case.json"))]
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         plan = Plan(
-            folder, given.shipped, given.seed, given.hosts, given.ways, given.host
-        )._replace(chains=given.chains, pairs=given.pairs)
+            folder,
+            arguments.shipped,
+            arguments.seed,
+            arguments.hosts,
+            arguments.ways,
+            arguments.host,
+        )._replace(chains=arguments.chains, pairs=arguments.pairs)
         drawn = list(
-            healthy_cases(plan) if given.healthy else cases(plan, given.per_pair, given.own)
+            healthy_cases(plan)
+            if arguments.healthy
+            else cases(plan, arguments.per_pair, arguments.own)
         )
-    chosen = [one for one in drawn if given.only in f"{one.name} {one.kind}"][:: given.take]
+    chosen = [case for case in drawn if arguments.only in f"{case.name} {case.kind}"][
+        :: arguments.take
+    ]
     print(f"{len(chosen)} of {len(drawn)} cases")
-    if given.write:
+    if arguments.write:
         return 0
     by_way: dict[str, Counter[str]] = defaultdict(Counter)
     by_fault: dict[str, Counter[str]] = defaultdict(Counter)
-    pool = ThreadPoolExecutor(given.jobs)
-    answers = pool.map(lambda case: diagnose(folder, case, given.product.resolve()), chosen)
+    pool = ThreadPoolExecutor(arguments.jobs)
+    answers = pool.map(lambda case: diagnose(folder, case, arguments.product.resolve()), chosen)
     for case, answer in zip(chosen, answers):
         fault, _, place = case.kind.partition(": ")
         by_way[place.rpartition(", ")[2]][answer.word] += 1
@@ -138,7 +149,8 @@ def main() -> int:
         print(f"{answer.word:8} {answer.seconds:5.1f} s {answer.named:3} {case.name} {case.kind}")
         if answer.word != EXACT:
             print(f"         {answer.said[:240]}")
-            print(f"         expected {[(one.nodes[:4], one.beside[:3]) for one in case.culprits]}")
+            expected = [(culprit.nodes[:4], culprit.beside[:3]) for culprit in case.culprits]
+            print(f"         expected {expected}")
         sys.stdout.flush()
     for counts in (by_way, by_fault):
         print(f"\n| {'':22} | {' | '.join(WORDS)} |")

@@ -123,11 +123,15 @@ def converted(plan: Plan, folder: Path) -> Iterator[Host]:
             continue
         models = {path.stem: onnx.load(path) for path in sorted(place.glob("*.onnx"))}
         with np.load(place / "data.npz") as arrays:
-            held = [arrays[name] for name in arrays.files]
+            inputs = [arrays[name] for name in arrays.files]
         for name, model in models.items():
-            data = {value.name: array for value, array in zip(model.graph.input, held)}
-            others = {f"{name} by {way}": each for way, each in models.items() if way != name}
-            yield Host(place.name, model, others, data)
+            data = {value.name: array for value, array in zip(model.graph.input, inputs)}
+            other_models = {
+                f"{name} by {way}": other_model
+                for way, other_model in models.items()
+                if way != name
+            }
+            yield Host(place.name, model, other_models, data)
 
 
 def small(plan: Plan) -> Iterator[Host]:
@@ -153,12 +157,12 @@ def exported(plan: Plan) -> Iterator[Host]:
         from . import exporting
     except ImportError:
         return
-    for name, own, other, data in exporting.pairs(plan.folder, plan.group, plan.host):
-        host = _host(plan, name, own, data)
+    for name, own_model, other_model, data in exporting.pairs(plan.folder, plan.group, plan.host):
+        host = _host(plan, name, own_model, data)
         if plan.chains:
             yield host
         else:
-            yield host._replace(references={"other exporter": other, **host.references})
+            yield host._replace(references={"other exporter": other_model, **host.references})
 
 
 def learned(plan: Plan) -> Iterator[Host]:
@@ -207,9 +211,9 @@ def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
                     kind, turn = kinds[turn % len(kinds)], turn + 1
-                    made = planted(host.model, kind, rng, plants)
-                    if made is not None and shows(host.model, made[0], host.data):
-                        yield _case(folder, turn, kind, way, host, reference, made)
+                    planted_pair = planted(host.model, kind, rng, plants)
+                    if planted_pair is not None and shows(host.model, planted_pair[0], host.data):
+                        yield _case(folder, turn, kind, way, host, reference, planted_pair)
                         break
 
 
@@ -222,22 +226,22 @@ def healthy_cases(plan: Plan) -> Iterator[Case]:
         for way, reference in host.references.items():
             if not in_child(_is_same, host, reference, HALF_SAME if way in HALVES else SAME):
                 continue
-            names = [one.name for one in reference.graph.input]
+            names = [value.name for value in reference.graph.input]
             renamed = dict(zip(names, host.data.values()))
-            for model, other, data, text in (
+            for model, other_reference, data, text in (
                 (host.model, reference, host.data, "healthy"),
                 (reference, host.model, renamed, "healthy and rewritten"),
             ):
                 number += 1
                 kind = f"{text}: {host.name}, {way}"
-                yield _write(plan.folder, number, kind, (model, other), data, ())
+                yield _write(plan.folder, number, kind, (model, other_reference), data, ())
 
 
 def _case(
-    folder: Path, number: int, kind: str, way: str, host: Host, reference: Any, made: Any
+    folder: Path, number: int, kind: str, way: str, host: Host, reference: Any, planted_pair: Any
 ) -> Case:
-    faulty, found = made
-    culprit = Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
+    faulty, plan = planted_pair
+    culprit = Culprit(plan.nodes, plan.beside, (plan.party,), (*plan.causes, "nan"))
     kind = f"{kind}: {host.name}, {way}"
     if way in HALVES:
         faulty, reference = HALVES[way](faulty), host.model
@@ -271,31 +275,35 @@ def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> H
     for way, rewrite in rewrites.items():
         if way not in ways:
             continue
-        made = in_child(rewrite, model)  # Tools can raise anything.
-        if made is not None and _differs(model, made):
-            references[way] = made
+        rewritten = in_child(rewrite, model)  # Tools can raise anything.
+        if rewritten is not None and _differs(model, rewritten):
+            references[way] = rewritten
     return Host(name, model, references, drawn(model, 1) if data is None else data)
 
 
-def _differs(one: onnx.ModelProto, other: onnx.ModelProto) -> bool:
+def _differs(model: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
     """Return whether two models have different operators."""
-    return sorted(n.op_type for n in one.graph.node) != sorted(n.op_type for n in other.graph.node)
+    return sorted(n.op_type for n in model.graph.node) != sorted(
+        n.op_type for n in rewritten.graph.node
+    )
 
 
 def _is_same(host: Host, reference: onnx.ModelProto, most: float = SAME) -> bool:
     """Return whether a reference takes the data of the host, and computes the same."""
-    feed = dict(zip((one.name for one in reference.graph.input), host.data.values()))
+    feed = dict(zip((value.name for value in reference.graph.input), host.data.values()))
     try:
-        right, made = outputs(host.model, host.data), outputs(reference, feed)
+        expected, computed = outputs(host.model, host.data), outputs(reference, feed)
     except Exception:  # A model that ONNX Runtime rejects cannot be the reference.
         return False
-    return len(right) == len(made) and all(distance(a, b) < most for a, b in zip(made, right))
+    return len(expected) == len(computed) and all(
+        distance(a, b) < most for a, b in zip(computed, expected)
+    )
 
 
 def _data(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], bounds: Any) -> Data:
     rng, data = np.random.default_rng(0), {}
     for value in model.graph.input:
-        dims = [one.dim_value or 1 for one in value.type.tensor_type.shape.dim]
+        dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         data[value.name] = rng.uniform(*bounds, shapes.get(value.name, dims)).astype(dtype)
     return data

@@ -57,14 +57,14 @@ def pairs(
         if only not in program.name:
             continue
         try:
-            made = {kind: _exported(program, kind, folder) for kind in KINDS}
+            exports = {kind: _exported(program, kind, folder) for kind in KINDS}
         except Exception:  # Exporters can raise anything.
             continue
         _, args = program.make()
-        for own, other in (KINDS, KINDS[::-1]):
-            names = [value.name for value in made[own].graph.input]
-            data = {name: each.numpy() for name, each in zip(names, args)}
-            yield f"{program.name} {own}", made[own], made[other], data
+        for own_kind, other_kind in (KINDS, KINDS[::-1]):
+            names = [value.name for value in exports[own_kind].graph.input]
+            data = {name: tensor.numpy() for name, tensor in zip(names, args)}
+            yield f"{program.name} {own_kind}", exports[own_kind], exports[other_kind], data
 
 
 def _exported(program: Program, kind: str, folder: Path) -> onnx.ModelProto:

@@ -11,13 +11,13 @@ from onnx import helper, numpy_helper
 def _types(model: onnx.ModelProto) -> dict[str, tuple[int, list[int]]]:
     """Return data type and shape of tensors that have a fixed shape."""
     inferred = onnx.shape_inference.infer_shapes(model)
-    found = {}
+    types = {}
     for value in (*inferred.graph.value_info, *inferred.graph.input):
         kind = value.type.tensor_type
         dims = [dim.dim_value for dim in kind.shape.dim]
         if dims and all(dims):
-            found[value.name] = (kind.elem_type, dims)
-    return found
+            types[value.name] = (kind.elem_type, dims)
+    return types
 
 
 def _readers(model: onnx.ModelProto, name: str) -> list[onnx.NodeProto]:
@@ -31,12 +31,14 @@ def _behind(
     readers = _readers(model, node.output[0])
     name = f"{node.output[0]}/inserted"
     for reader in readers:
-        reader.input[:] = [name if each == node.output[0] else each for each in reader.input]
+        reader.input[:] = [
+            name if operand == node.output[0] else operand for operand in reader.input
+        ]
     read = [node.output[0], *more]
     inserted = helper.make_node(op, read, [name], f"{identity(node)}/extra", **attributes)
-    at = next(i for i, each in enumerate(model.graph.node) if each.output == node.output)
+    at = next(i for i, candidate in enumerate(model.graph.node) if candidate.output == node.output)
     model.graph.node.insert(at + 1, inserted)
-    beside = tuple(identity(each) for each in (node, *readers))
+    beside = tuple(identity(neighbor) for neighbor in (node, *readers))
     return Planted((inserted.name,), ("structure",), beside=beside)
 
 
@@ -62,8 +64,8 @@ def columns(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     if node is None:
         return None
     order = np.arange(types[node.output[0]][1][-1])
-    one, two = rng.choice(order.size, 2, replace=False)
-    order[[one, two]] = order[[two, one]]
+    first, second = rng.choice(order.size, 2, replace=False)
+    order[[first, second]] = order[[second, first]]
     weight = numpy_helper.from_array(order, f"{node.output[0]}/order")
     model.graph.initializer.append(weight)
     return _behind(model, node, "Gather", weight.name, axis=-1)
@@ -110,24 +112,24 @@ def exchanged(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
     """Two nodes have each other's weights."""
     weights = {w.name: tuple(w.dims) for w in model.graph.initializer if np.prod(w.dims) > 8}
     pairs = [
-        (one, two)
-        for i, one in enumerate(model.graph.node)
-        for two in list(model.graph.node)[i + 1 :]
-        if one.op_type == two.op_type
-        and one.op_type in ("Conv", "MatMul", "Gemm")
-        and one.input[1] in weights
-        and one.input[1] != two.input[1]
-        and weights[one.input[1]] == weights.get(two.input[1])
+        (first, second)
+        for i, first in enumerate(model.graph.node)
+        for second in list(model.graph.node)[i + 1 :]
+        if first.op_type == second.op_type
+        and first.op_type in ("Conv", "MatMul", "Gemm")
+        and first.input[1] in weights
+        and first.input[1] != second.input[1]
+        and weights[first.input[1]] == weights.get(second.input[1])
     ]
     drawn = one_of(rng, pairs)
     if drawn is None:
         return None
-    one, two = drawn
-    nodes = [one, two]
-    if one.input[0] == two.input[0]:
+    first, second = drawn
+    nodes = [first, second]
+    if first.input[0] == second.input[0]:
         # If both read the same input, exchanged readers have the same effect.
-        nodes += [*_readers(model, one.output[0]), *_readers(model, two.output[0])]
-    one.input[1], two.input[1] = two.input[1], one.input[1]
+        nodes += [*_readers(model, first.output[0]), *_readers(model, second.output[0])]
+    first.input[1], second.input[1] = second.input[1], first.input[1]
     return Planted(tuple(map(identity, nodes)), ("weight", "structure"))
 
 
@@ -144,7 +146,7 @@ def skipped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     if node is None:
         return None
     readers = _readers(model, node.output[0])
-    before = [each for each in model.graph.node if node.input[0] in each.output]
+    before = [maker for maker in model.graph.node if node.input[0] in maker.output]
     for reader in readers:
         reader.input[:] = [node.input[0] if n == node.output[0] else n for n in reader.input]
     model.graph.node.remove(node)
@@ -177,7 +179,7 @@ def cast(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     if node is None:
         return None
     planted = _behind(model, node, "Round")
-    inserted = next(each for each in model.graph.node if each.name == planted.nodes[0])
+    inserted = next(node for node in model.graph.node if node.name == planted.nodes[0])
     inserted.op_type = str(rng.choice(["Round", "Floor"]))
     return planted
 
@@ -196,7 +198,7 @@ def wrong_pads(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | No
     node, attribute = drawn
     pads = list(attribute.ints)
     rank = len(pads) // 2
-    at = int(rng.choice([i for i, each in enumerate(pads) if each]))
+    at = int(rng.choice([i for i, pad in enumerate(pads) if pad]))
     pads[at], pads[(at + rank) % (2 * rank)] = pads[at] - 1, pads[(at + rank) % (2 * rank)] + 1
     attribute.ints[:] = pads
     return Planted((identity(node),), ("attribute",))

@@ -67,8 +67,8 @@ def simplified(model: onnx.ModelProto) -> onnx.ModelProto | None:
     except ImportError:
         return None
     with contextlib.redirect_stdout(io.StringIO()):
-        made, _ = onnxsim.simplify(_copy(model))
-    return made
+        simplified_model, _ = onnxsim.simplify(_copy(model))
+    return simplified_model
 
 
 def fused(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -82,7 +82,7 @@ def fused(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 def newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model of another opset."""
-    opset = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     return onnx.version_converter.convert_version(_copy(model), 18 if opset < 18 else 21)
 
 
@@ -99,8 +99,10 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model with Gemm, activations, powers and BatchNormalization as smaller operators."""
     writer = Writer(model)
     for node in model.graph.node:
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-        read, made = list(node.input), node.output[0] if node.output else ""
+        attributes = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
+        read, result = list(node.input), node.output[0] if node.output else ""
         if node.op_type == "Gemm" and not attributes.get("transA"):
             weight = read[1]
             if attributes.get("transB"):
@@ -112,27 +114,27 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
             if bias and attributes.get("beta", 1.0) != 1.0:
                 bias = writer.add("Mul", [bias, writer.number(attributes["beta"])])
             if bias:
-                writer.add("Add", [bias, product], made)
+                writer.add("Add", [bias, product], result)
             else:
-                writer.add("Identity", [product], made)
+                writer.add("Identity", [product], result)
         elif node.op_type == "Sigmoid":
             below = writer.add("Exp", [writer.add("Neg", read)])
-            writer.add("Reciprocal", [writer.add("Add", [writer.number(1.0), below])], made)
+            writer.add("Reciprocal", [writer.add("Add", [writer.number(1.0), below])], result)
         elif node.op_type == "Relu":
-            writer.add("Max", [writer.number(0.0), read[0]], made)
+            writer.add("Max", [writer.number(0.0), read[0]], result)
         elif node.op_type == "LeakyRelu":
             less = writer.add("Mul", [read[0], writer.number(attributes.get("alpha", 0.01))])
-            kept = writer.add("Greater", [read[0], writer.number(0.0)])
-            writer.add("Where", [kept, read[0], less], made)
+            is_positive = writer.add("Greater", [read[0], writer.number(0.0)])
+            writer.add("Where", [is_positive, read[0], less], result)
         elif node.op_type == "HardSwish":
             gate = writer.add("Add", [read[0], writer.number(3.0)])
             gate = writer.add("Min", [writer.add("Max", [gate, writer.number(0.0)]),
                                       writer.number(6.0)])  # fmt: skip
-            writer.add("Div", [writer.add("Mul", [gate, read[0]]), writer.number(6.0)], made)
+            writer.add("Div", [writer.add("Mul", [gate, read[0]]), writer.number(6.0)], result)
         elif node.op_type == "Sub":
-            writer.add("Add", [writer.add("Neg", [read[1]]), read[0]], made)
+            writer.add("Add", [writer.add("Neg", [read[1]]), read[0]], result)
         elif node.op_type == "Div" and writer.is_float(read[1]):
-            writer.add("Mul", [read[0], writer.add("Reciprocal", [read[1]])], made)
+            writer.add("Mul", [read[0], writer.add("Reciprocal", [read[1]])], result)
         elif node.op_type == "BatchNormalization" and len(node.output) == 1:
             self_epsilon = attributes.get("epsilon", 1e-5)
             arrays = [writer.weights.get(name) for name in read[1:5]]
@@ -144,7 +146,7 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
             shape = (-1, *(1,) * (writer.rank(read[0]) - 2))
             product = writer.add("Mul", [writer.weight(factor.reshape(shape)), read[0]])
             offset = (bias - mean * factor).reshape(shape)
-            writer.add("Add", [product, writer.weight(offset)], made)
+            writer.add("Add", [product, writer.weight(offset)], result)
         else:
             writer.keep(node)
     return writer.finished()
@@ -159,17 +161,20 @@ def transposed_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
         if node.op_type == "MatMul" and weight is not None and weight.ndim == 2 and rank >= 2:
             turned = [*range(rank - 2), rank - 1, rank - 2]
             left = writer.weight(np.ascontiguousarray(weight.T))
-            right = writer.add("Transpose", [node.input[0]], perm=turned)
-            product = writer.add("MatMul", [left, right])
+            transposed = writer.add("Transpose", [node.input[0]], perm=turned)
+            product = writer.add("MatMul", [left, transposed])
             writer.add("Transpose", [product], node.output[0], perm=turned)
         elif node.op_type == "Gemm" and weight is not None:
-            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            attributes = {
+                attribute.name: helper.get_attribute_value(attribute)
+                for attribute in node.attribute
+            }
             if attributes.get("transA") or attributes.get("alpha", 1.0) != 1.0:
                 writer.keep(node)
                 continue
             left = weight if attributes.get("transB") else weight.T
-            right = writer.add("Transpose", [node.input[0]], perm=[1, 0])
-            product = writer.add("MatMul", [writer.weight(np.ascontiguousarray(left)), right])
+            transposed = writer.add("Transpose", [node.input[0]], perm=[1, 0])
+            product = writer.add("MatMul", [writer.weight(np.ascontiguousarray(left)), transposed])
             turned_back = writer.add("Transpose", [product], perm=[1, 0])
             bias = node.input[2] if len(node.input) > 2 else writer.number(0.0)
             writer.add("Add", [turned_back, bias], node.output[0])
@@ -190,9 +195,12 @@ def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
             and is_image
         ):
             turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
-            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-            made = writer.add(node.op_type, [turned, *node.input[1:]], **attributes)
-            writer.add("Transpose", [made], node.output[0], perm=[0, 3, 1, 2])
+            attributes = {
+                attribute.name: helper.get_attribute_value(attribute)
+                for attribute in node.attribute
+            }
+            result = writer.add(node.op_type, [turned, *node.input[1:]], **attributes)
+            writer.add("Transpose", [result], node.output[0], perm=[0, 3, 1, 2])
         elif node.op_type == "GlobalAveragePool" and is_image:
             turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
             if writer.opset >= 18:
@@ -201,14 +209,17 @@ def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
                 mean = writer.add("ReduceMean", [turned], axes=[1, 2], keepdims=1)
             writer.add("Transpose", [mean], node.output[0], perm=[0, 3, 1, 2])
         elif node.op_type == "Conv" and len(node.input) > 2:
-            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-            made = writer.add("Conv", list(node.input[:2]), **attributes)
+            attributes = {
+                attribute.name: helper.get_attribute_value(attribute)
+                for attribute in node.attribute
+            }
+            result = writer.add("Conv", list(node.input[:2]), **attributes)
             bias = writer.weights.get(node.input[2])
             if bias is None or writer.rank(node.input[0]) != 4:
                 writer.undo()
                 writer.keep(node)
                 continue
-            turned = writer.add("Transpose", [made], perm=[0, 2, 3, 1])
+            turned = writer.add("Transpose", [result], perm=[0, 2, 3, 1])
             turned = writer.add("Add", [turned, writer.weight(bias)])
             writer.add("Transpose", [turned], node.output[0], perm=[0, 3, 1, 2])
         else:
@@ -223,13 +234,15 @@ class Writer:
         self._model = _copy(model)
         inferred = onnx.shape_inference.infer_shapes(model)
         values = [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]
-        self._types = {one.name: one.type.tensor_type for one in values}
-        self.weights = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+        self._types = {value.name: value.type.tensor_type for value in values}
+        self.weights = {
+            weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer
+        }
         for node in model.graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
                 self.weights[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         self.opset = next(
-            one.version for one in model.opset_import if one.domain in ("", "ai.onnx")
+            entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")
         )
         self._nodes: list[onnx.NodeProto] = []
         self._changed = 0
@@ -246,12 +259,14 @@ class Writer:
             return self.weights[name].dtype == np.float32
         return name in self._types and self._types[name].elem_type == onnx.TensorProto.FLOAT
 
-    def add(self, op: str, read: list[str], made: str = "", **attributes: object) -> str:
+    def add(self, op: str, read: list[str], output: str = "", **attributes: object) -> str:
         """Add a node, and return what it makes."""
         name = f"rw_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(op, read, [made or f"{name}_out"], name, **attributes))
+        self._nodes.append(
+            helper.make_node(op, read, [output or f"{name}_out"], name, **attributes)
+        )
         self._changed += 1
-        return made or f"{name}_out"
+        return output or f"{name}_out"
 
     def undo(self) -> None:
         """Remove the last node."""

@@ -18,12 +18,12 @@ def chain(*rewrites: Rewrite) -> Rewrite:
     """Return what tools make of a model one after the other."""
 
     def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
-        made: onnx.ModelProto | None = model
-        for each in rewrites:
-            if made is None:
+        rewritten: onnx.ModelProto | None = model
+        for rewrite in rewrites:
+            if rewritten is None:
                 return None
-            made = each(made)
-        return made
+            rewritten = rewrite(rewritten)
+        return rewritten
 
     return rewrite
 
@@ -56,8 +56,8 @@ def einsums(model: onnx.ModelProto) -> onnx.ModelProto | None:
         ranks = [writer.rank(name) for name in node.input]
         if node.op_type == "MatMul" and ranks[0] >= 2 and ranks[1] in (2, ranks[0]):
             batch = "bcdefg"[: ranks[0] - 2]
-            right = batch if ranks[1] == ranks[0] else ""
-            equation = f"{batch}ik,{right}kj->{batch}ij"
+            right_batch = batch if ranks[1] == ranks[0] else ""
+            equation = f"{batch}ik,{right_batch}kj->{batch}ij"
             writer.add("Einsum", list(node.input), node.output[0], equation=equation)
         else:
             writer.keep(node)
@@ -68,7 +68,9 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model whose convolutions have Pad before and Add behind them, or are two halves."""
     writer = Writer(model)
     for number, node in enumerate(model.graph.node):
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        attributes = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
         if (
             node.op_type != "Conv"
@@ -95,14 +97,14 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
                 writer.add("Conv", [read, writer.weight(np.ascontiguousarray(w))], **attributes)
                 for w in (weight[:half], weight[half:])
             ]
-            made = writer.add("Concat", parts, axis=1)
+            joined_parts = writer.add("Concat", parts, axis=1)
         else:
-            made = writer.add("Conv", [read, node.input[1]], **attributes)
+            joined_parts = writer.add("Conv", [read, node.input[1]], **attributes)
         if bias is None:
-            writer.add("Identity", [made], node.output[0])
+            writer.add("Identity", [joined_parts], node.output[0])
         else:
             shaped = writer.weight(bias.reshape(-1, *[1] * rank))
-            writer.add("Add", [made, shaped], node.output[0])
+            writer.add("Add", [joined_parts, shaped], node.output[0])
     return writer.finished()
 
 
@@ -110,7 +112,9 @@ def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model whose convolutions with one tap are products of matrices."""
     writer = Writer(model)
     for node in model.graph.node:
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        attributes = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
         if (
             node.op_type != "Conv"
@@ -125,10 +129,10 @@ def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
             continue
         turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
         matrix = writer.weight(np.ascontiguousarray(weight[:, :, 0, 0].T))
-        made = writer.add("MatMul", [turned, matrix])
+        product = writer.add("MatMul", [turned, matrix])
         if len(node.input) > 2:
-            made = writer.add("Add", [made, node.input[2]])
-        writer.add("Transpose", [made], node.output[0], perm=[0, 3, 1, 2])
+            product = writer.add("Add", [product, node.input[2]])
+        writer.add("Transpose", [product], node.output[0], perm=[0, 3, 1, 2])
     return writer.finished()
 
 
@@ -139,18 +143,20 @@ def joined(model: onnx.ModelProto) -> onnx.ModelProto | None:
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
         if node.op_type == "MatMul" and weight is not None and weight.ndim == 2:
             groups.setdefault(node.input[0], []).append(node)
-    first = {each[0].output[0]: each for each in groups.values() if len(each) > 1}
-    done = {node.output[0] for each in first.values() for node in each[1:]}
+    first = {group[0].output[0]: group for group in groups.values() if len(group) > 1}
+    done = {node.output[0] for nodes_of_name in first.values() for node in nodes_of_name[1:]}
     for node in model.graph.node:
         name = node.output[0] if node.output else ""
         if name in first:
-            arrays = [writer.weights[one.input[1]] for one in first[name]]
-            made = writer.add("MatMul", [node.input[0], writer.weight(np.concatenate(arrays, 1))])
+            arrays = [writer.weights[product_node.input[1]] for product_node in first[name]]
+            product = writer.add(
+                "MatMul", [node.input[0], writer.weight(np.concatenate(arrays, 1))]
+            )
             start = 0
-            for one, array in zip(first[name], arrays):
+            for product_node, array in zip(first[name], arrays):
                 ends = [start, start + array.shape[1]]
                 bounds = [writer.integers([value]) for value in (*ends, -1)]
-                writer.add("Slice", [made, *bounds], one.output[0])
+                writer.add("Slice", [product, *bounds], product_node.output[0])
                 start = ends[1]
         elif name not in done:
             writer.keep(node)
@@ -167,7 +173,10 @@ def scaled_apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
             and weight is not None
             and writer.is_float(node.input[0])
         ):
-            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            attributes = {
+                attribute.name: helper.get_attribute_value(attribute)
+                for attribute in node.attribute
+            }
             halved = writer.add("Mul", [node.input[0], writer.number(0.5)])
             twice = writer.weight(np.float32(2) * weight)
             writer.add(node.op_type, [halved, twice, *node.input[2:]], node.output[0], **attributes)

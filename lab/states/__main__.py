@@ -38,8 +38,8 @@ def first_wrong_step(case: Case) -> int | None:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     sessions = [
-        onnxruntime.InferenceSession(each.SerializeToString(), options, ["CPUExecutionProvider"])
-        for each in (case.model, case.first or case.model)
+        onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        for model in (case.model, case.first or case.model)
     ]
     count = int(case.options.split()[1])
     right_pairs = StepLoader(case.reference or case.model).plan.pairs if case.kind else ()
@@ -52,22 +52,22 @@ def first_wrong_step(case: Case) -> int | None:
             states=_states(case, right_pairs),
             data_loader=data,
         )
-    memory, whole, outputs = StateMemory(), [], []
+    memory, whole_data, outputs = StateMemory(), [], []
     for feed in loader:
         fed = memory.complete(feed)
         try:
             session = sessions[feed.step.index == 0]
-            names = [each.name for each in session.get_outputs()]
+            names = [output.name for output in session.get_outputs()]
             values = dict(zip(names, session.run(None, dict(fed))))
         except Exception:  # ONNX Runtime can raise anything; a step that fails is incorrect.
             return feed.step.index
         memory.keep(feed, fed, values, "session")
         outputs.append(values["logits" if "logits" in values else names[0]][-1])
-        whole.append(dict(fed))
-    right = _truth(case, whole, data)
-    size, start = float(np.sqrt(np.mean(right**2))), 0
+        whole_data.append(dict(fed))
+    true_outputs = _truth(case, whole_data, data)
+    size, start = float(np.sqrt(np.mean(true_outputs**2))), 0
     for at, rows in enumerate(outputs):
-        expected = right[start : start + len(rows)]
+        expected = true_outputs[start : start + len(rows)]
         skipped = PADS if data is not None and at == 0 else 0
         if np.abs(rows - expected)[skipped:].max() > 5e-3 * size:
             return at
@@ -78,11 +78,16 @@ def first_wrong_step(case: Case) -> int | None:
 def _states(case: Case, pairs: Iterable[Any]) -> list[str] | None:
     """Return the pairs by position, which is how the caller of a model knows them."""
     if isinstance(case.spec, str):
-        outputs = [each.name for each in case.model.graph.output][1:]
-        inputs = [each.name for each in case.model.graph.input][1:]
-        return [f"{one}:{other}" for one, other in zip(outputs, inputs)]
-    inputs = [each.name for each in case.model.graph.input if each.name.startswith(("past", "arg"))]
-    return [f"{one.name}:{other}" for one, other in zip(list(case.model.graph.output)[1:], inputs)]
+        outputs = [value.name for value in case.model.graph.output][1:]
+        inputs = [value.name for value in case.model.graph.input][1:]
+        return [f"{output}:{input_name}" for output, input_name in zip(outputs, inputs)]
+    inputs = [
+        value.name for value in case.model.graph.input if value.name.startswith(("past", "arg"))
+    ]
+    return [
+        f"{output.name}:{input_name}"
+        for output, input_name in zip(list(case.model.graph.output)[1:], inputs)
+    ]
 
 
 def _truth(case: Case, feeds: list[dict[str, Any]], data: Any) -> Any:
@@ -108,14 +113,14 @@ class Suite:
         if wrong is None:
             print(f"SKIPPED  {case.name}: the fault changes nothing")
             return
-        code, found, text = self._diagnosed(case)
-        culprits = found.get("culprits", [])
-        facts = [fact for one in culprits for fact in one.get("facts", [])]
+        code, document, text = self._diagnosed(case)
+        culprits = document.get("culprits", [])
+        facts = [fact for culprit in culprits for fact in culprit.get("facts", [])]
         steps = [fact["step"] for fact in facts if fact["kind"].startswith("first_wrong_step")]
         names = {
             name
-            for one in culprits
-            for name in (*one["nodes"], one.get("tensor") or one.get("output") or "")
+            for culprit in culprits
+            for name in (*culprit["nodes"], culprit.get("tensor") or culprit.get("output") or "")
         }
         names |= {
             str(fact.get("output", ""))
@@ -134,7 +139,7 @@ class Suite:
         counts["static"] += is_static
         if not ((is_step or is_static) and is_named):
             print(
-                f"MISSED   {case.name}: step {steps[:1]} for {wrong}, code {code}, {sorted(names)[:4]}, {found.get('reason') or text[-200:]}"
+                f"MISSED   {case.name}: step {steps[:1]} for {wrong}, code {code}, {sorted(names)[:4]}, {document.get('reason') or text[-200:]}"
             )
 
     def healthy(self, case: Case) -> None:
@@ -146,18 +151,18 @@ class Suite:
         ):
             print(f"SKIPPED  {case.name}: it is not healthy")
             return
-        code, found, text = self._diagnosed(case)
+        code, document, text = self._diagnosed(case)
         counts = self.counts["healthy " + case.name.partition(":")[0]]
         counts["cases"] += 1
         counts["detected"] += code == 1
         counts["unsure"] += code not in (0, 1)
         if code:
-            said = [
-                one["nodes"] + [fact["kind"] for fact in one.get("facts", [])]
-                for one in found.get("culprits", [])
+            shown_facts = [
+                culprit["nodes"] + [fact["kind"] for fact in culprit.get("facts", [])]
+                for culprit in document.get("culprits", [])
             ]
             print(
-                f"BLAMED   {case.name}: code {code}, {said[:2]} {found.get('reason') or text[-300:]}"
+                f"BLAMED   {case.name}: code {code}, {shown_facts[:2]} {document.get('reason') or text[-300:]}"
             )
 
     def _diagnosed(self, case: Case) -> tuple[int, dict[str, Any], str]:
@@ -194,7 +199,10 @@ class Suite:
 
     def _row(self, kind: str, counts: Counter[str]) -> None:
         columns = "detected", "step", "named", "static", "unsure"
-        print(f"{kind:44} {counts['cases']:5} " + " ".join(f"{counts[each]:6}" for each in columns))
+        print(
+            f"{kind:44} {counts['cases']:5} "
+            + " ".join(f"{counts[column]:6}" for column in columns)
+        )
 
 
 def _is_coarse(spec: Any) -> bool:
@@ -211,9 +219,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="added to the seeds of all weights")
     parser.add_argument("--parts", type=int, default=1, help="into how many parts to divide")
     parser.add_argument("--part", type=int, default=0, help="the part to run, from 0")
-    given = parser.parse_args()
-    SHIFT.seed = given.seed
-    folder = given.folder or Path(tempfile.mkdtemp())
+    arguments = parser.parse_args()
+    SHIFT.seed = arguments.seed
+    folder = arguments.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(folder)
     try:
@@ -222,8 +230,8 @@ def main() -> int:
             ("healthy", healthy, suite.healthy),
         ):
             for number, case in enumerate(cases()):
-                is_chosen = given.only in (group, "") or given.only in case.name
-                if is_chosen and number % given.parts == given.part:
+                is_chosen = arguments.only in (group, "") or arguments.only in case.name
+                if is_chosen and number % arguments.parts == arguments.part:
                     judge(case)
     finally:  # Show the counts so far, also after Ctrl-C.
         suite.report()

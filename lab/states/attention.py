@@ -36,12 +36,12 @@ def turn(net: Net, x: str, cos: str, sin: str, name: str) -> str:
         [net.op("Mul", [a, cos], f"{name}_ac"), net.op("Mul", [b, sin], f"{name}_bs")],
         f"{name}_a",
     )
-    right = net.op(
+    turned_half = net.op(
         "Add",
         [net.op("Mul", [b, cos], f"{name}_bc"), net.op("Mul", [a, sin], f"{name}_as")],
         f"{name}_b",
     )
-    return net.op("Concat", [left, right], name, axis=3)
+    return net.op("Concat", [left, turned_half], name, axis=3)
 
 
 def turn_whole(net: Net, x: str, total: str, name: str) -> str:
@@ -115,13 +115,13 @@ def add_cache(
             start = net.op(
                 "Unsqueeze", [net.op("Cast", [is_long], "dropped", to=7), net.const([0])], "start"
             )
-            kept = net.op("Slice", [old, start, net.const([9999]), net.const([2])], "kept")
+            kept_part = net.op("Slice", [old, start, net.const([9999]), net.const([2])], "kept")
             zero = net.op("Slice", [old, net.const([0]), start, net.const([2])], "doubled")
-            old = net.op("Concat", [kept, zero], "rolled", axis=2)
+            old = net.op("Concat", [kept_part, zero], "rolled", axis=2)
             net.blame(
                 *(
-                    f"n_{net.prefix}{each}"
-                    for each in ("kept", "doubled", "rolled", "start", "dropped", "is_long", name)
+                    f"n_{net.prefix}{suffix}"
+                    for suffix in ("kept", "doubled", "rolled", "start", "dropped", "is_long", name)
                 )
             )
             net.blame("present.0.key", names["present.0.key"], "n_" + names["present.0.key"])

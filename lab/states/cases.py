@@ -138,7 +138,7 @@ def planted() -> Iterator[Case]:
             for host in hosts:
                 spec = PLAIN[host]
                 model, wrong = decoders.decoder(spec, fault)
-                right = decoders.decoder(spec)[0] if is_beside else None
+                correct = decoders.decoder(spec)[0] if is_beside else None
                 way = "beside" if is_beside else "alone"
                 pads = padded(spec) if fault == "mask loses padding" else None
                 data, shown_by = (pads, None) if is_beside else (None, pads)
@@ -146,7 +146,7 @@ def planted() -> Iterator[Case]:
                     f"{way}: {fault}, {host}",
                     fault,
                     model,
-                    right,
+                    correct,
                     wrong,
                     spec,
                     data=data,
@@ -156,13 +156,13 @@ def planted() -> Iterator[Case]:
         for host in hosts:
             spec = PLAIN[host]
             model, first, wrong = split(spec, fault)
-            for right in (None, decoders.decoder(spec)[0]):
-                way = "alone" if right is None else "beside"
+            for correct in (None, decoders.decoder(spec)[0]):
+                way = "alone" if correct is None else "beside"
                 yield Case(
                     f"{way}: {fault}, two files, {host}",
                     fault,
                     model,
-                    right,
+                    correct,
                     wrong,
                     spec,
                     first=first,
@@ -171,9 +171,9 @@ def planted() -> Iterator[Case]:
         for kind in kinds:
             for nameless in (False, True):
                 model, wrong = streams.stream(kind, fault, nameless)
-                right = streams.stream(kind, nameless=nameless)[0]
+                correct = streams.stream(kind, nameless=nameless)[0]
                 name = f"{fault}, {kind}{' nameless' if nameless else ''}"
-                yield Case(f"beside: {name}", fault, model, right, wrong, kind, "--steps 5")
+                yield Case(f"beside: {name}", fault, model, correct, wrong, kind, "--steps 5")
                 if fault not in WRONG_BOTH_WAYS:
                     yield Case(f"alone: {name}", fault, model, None, wrong, kind, "--steps 5")
 
@@ -226,11 +226,15 @@ def healthy() -> Iterator[Case]:
         "merged beside plain": (Spec(merged=True), Spec()),
         "nameless beside named": (Spec(nameless=True), Spec()),
     }
-    for name, (own, right) in pairs.items():
+    for name, (faulty_spec, correct_spec) in pairs.items():
         yield Case(
-            f"beside: {name}", "", decoders.decoder(own)[0], decoders.decoder(right)[0], spec=own
+            f"beside: {name}",
+            "",
+            decoders.decoder(faulty_spec)[0],
+            decoders.decoder(correct_spec)[0],
+            spec=faulty_spec,
         )
-    for name, own, right in (
+    for name, faulty_spec, correct_spec in (
         ("pads blank", Spec(mask=True, blank_pads=True), Spec(mask=True)),
         ("pads not blank", Spec(mask=True), Spec(mask=True, blank_pads=True)),
         (
@@ -247,10 +251,10 @@ def healthy() -> Iterator[Case]:
         yield Case(
             f"beside: {name}",
             "",
-            decoders.decoder(own)[0],
-            decoders.decoder(right)[0],
-            spec=own,
-            data=padded(own),
+            decoders.decoder(faulty_spec)[0],
+            decoders.decoder(correct_spec)[0],
+            spec=faulty_spec,
+            data=padded(faulty_spec),
         )
     for level in (4,):
         model = quantized(decoders.decoder(Spec())[0], level)
@@ -296,7 +300,7 @@ def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
 
 def quantized(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
     """Return a model whose output layers hold 8 bits, computed in the precision of a level."""
-    weights = {each.name: each for each in model.graph.initializer}
+    weights = {weight.name: weight for weight in model.graph.initializer}
     for node in model.graph.node:
         name = node.input[1] if node.op_type == "MatMul" else ""
         if not name.startswith(("up", "down", "head", "wo")) or name not in weights:
@@ -305,7 +309,7 @@ def quantized(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
         rows, columns = array.shape
         blocks = array.T.reshape(columns, -1, 16)
         scales = np.maximum(np.abs(blocks).max(-1), 1e-6) / 127
-        whole = np.clip(np.round(blocks / scales[..., None]) + 128, 0, 255).astype(np.uint8)
+        codes = np.clip(np.round(blocks / scales[..., None]) + 128, 0, 255).astype(np.uint8)
         node.op_type, node.domain = "MatMulNBits", "com.microsoft"
         node.input[1] = f"{name}_q"
         node.input.append(f"{name}_scales")
@@ -319,8 +323,8 @@ def quantized(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
                 "accuracy_level": level,
             }.items()
         )
-        if f"{name}_q" not in {each.name for each in model.graph.initializer}:
-            model.graph.initializer.append(numpy_helper.from_array(whole, f"{name}_q"))
+        if f"{name}_q" not in {weight.name for weight in model.graph.initializer}:
+            model.graph.initializer.append(numpy_helper.from_array(codes, f"{name}_q"))
             model.graph.initializer.append(
                 numpy_helper.from_array(scales.astype("f"), f"{name}_scales")
             )

@@ -63,7 +63,7 @@ def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
         for side, into in (("past", inputs), ("present", outputs)):
             name = f"{side}_key_values.{state}" if side == "past" else f"{side}.{state}"
             into.append(value_info(name, TensorProto.FLOAT, ["batch", HEADS, f"enc_{side}", DIM]))
-    made = [each.name for each in outputs]
+    output_names = [output.name for output in outputs]
     if spec.merged:
         branches = []
         for prefix, has_past in (("d_", True), ("p_", False)):
@@ -77,15 +77,20 @@ def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
         flag = net.op("Squeeze", ["use_cache_branch"], "use_past")
         net.nodes.append(
             helper.make_node(
-                "If", [flag], made, name="n_if", then_branch=branches[0], else_branch=branches[1]
+                "If",
+                [flag],
+                output_names,
+                name="n_if",
+                then_branch=branches[0],
+                else_branch=branches[1],
             )
         )
         if fault and net.wrong:
             net.blame("n_if")
     else:
-        for source, name in zip(_body(net, spec, fault, names, True), made):
+        for source, name in zip(_body(net, spec, fault, names, True), output_names):
             net.op("Identity", [source], name)
-    tensors = [numpy_helper.from_array(each, name) for name, each in net.weights.items()]
+    tensors = [numpy_helper.from_array(array, name) for name, array in net.weights.items()]
     graph = helper.make_graph(net.nodes, "decoder", inputs, outputs, tensors)
     opset = 24 if spec.cache == "tensor" else 18
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
@@ -98,8 +103,8 @@ def _added(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
     """Return the nodes that a fault adds."""
     if not fault:
         return set()
-    right = {node.name for graph in _graphs(decoder(spec)[0].graph) for node in graph.node}
-    return {node.name for graph in _graphs(model.graph) for node in graph.node} - right
+    correct_names = {node.name for graph in _graphs(decoder(spec)[0].graph) for node in graph.node}
+    return {node.name for graph in _graphs(model.graph) for node in graph.node} - correct_names
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -142,9 +147,9 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
     else:
         past = op("Gather", [op("Shape", [past0], "past_shape"), const(2)], "past_length")
     if fault == "past length frozen":
-        given = past
-        later = op("Greater", [given, const(0)], "is_later")
-        past = op("Where", [later, const(4), given], "frozen_past")
+        past_length = past
+        later = op("Greater", [past_length, const(0)], "is_later")
+        past = op("Where", [later, const(4), past_length], "frozen_past")
         net.blame(
             "n_frozen_past", "n_rows", "n_rows_1", "n_total", "n_causal", "n_columns", "n_end"
         )
@@ -176,7 +181,7 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
             net.blame(f"n_{places}")
         x = op("Add", [x, places], "x0")
     if spec.blank_pads:  # Clear padded positions, so that their values have no effect.
-        own = op(
+        own_mask = op(
             "Slice",
             [
                 "attention_mask",
@@ -186,8 +191,8 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
             ],
             "own_mask",
         )
-        own = op("Unsqueeze", [op("Cast", [own], "own_cast", to=1), const([2])], "own_1")
-        x = op("Mul", [x, own], "x_blank")
+        own_mask = op("Unsqueeze", [op("Cast", [own_mask], "own_cast", to=1), const([2])], "own_1")
+        x = op("Mul", [x, own_mask], "x_blank")
     shape = const([0, -1, HEADS, DIM])
     kv_shape = const([0, -1, spec.kv_heads, DIM])
     flat = const([0, -1, SIZE])
@@ -196,8 +201,12 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
     presents: dict[str, str] = {}
     total = ""
     if not spec.op:
-        whole = given if fault == "past length frozen" else past
-        total = const(spec.slots) if is_slots and has_past else op("Add", [whole, length], "total")
+        counted_past = past_length if fault == "past length frozen" else past
+        total = (
+            const(spec.slots)
+            if is_slots and has_past
+            else op("Add", [counted_past, length], "total")
+        )
         rows = op("Range", [past, op("Add", [past, length], "end"), const(1)], "rows")
         rows = op("Unsqueeze", [rows, const([1])], "rows_1")
         columns = op("Range", [const(0), total, const(1)], "columns")
@@ -207,8 +216,8 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
         seen = op(compare, [columns, rows], "causal")
         if fault == "mask off by one" and in_decoding:
             # Hides the last slot in a step with one token, but the first token still sees itself.
-            own = op("Equal", [op("Add", [columns, past], "shift"), rows], "first_only")
-            seen = op("Or", [seen, own], "causal_off")
+            own_mask = op("Equal", [op("Add", [columns, past], "shift"), rows], "first_only")
+            seen = op("Or", [seen, own_mask], "causal_off")
             net.blame("n_causal", "n_d_causal", "n_causal_off", "n_first_only", "n_seen")
             net.blame("n_d_causal_off", "n_d_first_only")
         if fault == "frozen mask":
@@ -319,12 +328,12 @@ def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: 
                 keys = turn_whole(net, keys, total, f"keys_turned{at}")
             if spec.cache_type != "float32":
                 keys, values = (
-                    op("Cast", [each], f"{name}_wide{at}", to=1)
-                    for each, name in ((keys, "keys"), (values, "values"))
+                    op("Cast", [tensor], f"{name}_wide{at}", to=1)
+                    for tensor, name in ((keys, "keys"), (values, "values"))
                 )
             keys, values = (
-                repeat_heads(net, spec, fault, each, f"{name}{at}")
-                for each, name in ((keys, "keys_r"), (values, "values_r"))
+                repeat_heads(net, spec, fault, tensor, f"{name}{at}")
+                for tensor, name in ((keys, "keys_r"), (values, "values_r"))
             )
             scores = op(
                 "MatMul", [q, op("Transpose", [keys], f"kt{at}", perm=[0, 1, 3, 2])], f"qk{at}"
@@ -394,16 +403,16 @@ def _wires(
         "swapped encoder": ("0.encoder.key", "1.encoder.key"),
     }
     if fault in swaps:
-        one, other = swaps[fault]
-        wires[one], wires[other] = presents[other], presents[one]
-        for each in (one, other):
+        first, second = swaps[fault]
+        wires[first], wires[second] = presents[second], presents[first]
+        for name in (first, second):
             net.blame(
-                f"present.{each}",
-                names.get(f"present.{each}", ""),
-                "n_" + names.get(f"present.{each}", ""),
+                f"present.{name}",
+                names.get(f"present.{name}", ""),
+                "n_" + names.get(f"present.{name}", ""),
             )
-            net.blame(presents[each], f"n_{presents[each]}")
-            net.blame(f"past_key_values.{each}")
+            net.blame(presents[name], f"n_{presents[name]}")
+            net.blame(f"past_key_values.{name}")
     if fault == "stale" and has_past:
         wires["1.value"] = names["past.1.value"]
         net.blame("present.1.value", names["present.1.value"], "n_" + names["present.1.value"])
@@ -461,6 +470,6 @@ def _without_idle_weights(model: onnx.ModelProto) -> None:
                     walk(attribute.g)
 
     walk(model.graph)
-    kept = [each for each in model.graph.initializer if each.name in used]
+    used_weights = [weight for weight in model.graph.initializer if weight.name in used]
     del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    model.graph.initializer.extend(used_weights)

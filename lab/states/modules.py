@@ -20,14 +20,16 @@ SIZE = HEADS * DIM
 def _initialized(module: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for name, each in module.named_parameters():
-            each.copy_(
-                torch.randn(each.shape, generator=generator) * 1.5 / max(1, each.shape[-1]) ** 0.5
+        for name, parameter in module.named_parameters():
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator)
+                * 1.5
+                / max(1, parameter.shape[-1]) ** 0.5
             )
             if "head" in name:
-                each.mul_(4.0)
+                parameter.mul_(4.0)
             if "emb" in name or "places" in name:
-                each.mul_(3.0 * each.shape[-1] ** 0.5)
+                parameter.mul_(3.0 * parameter.shape[-1] ** 0.5)
     return module.eval()
 
 
@@ -57,8 +59,8 @@ class Decoder(nn.Module):
         presents = []
         for at, (qkv, out) in enumerate(zip(self.qkv, self.out)):
             q, k, v = (
-                each.reshape(each.shape[0], -1, HEADS, DIM).transpose(1, 2)
-                for each in qkv(x).chunk(3, -1)
+                chunk.reshape(chunk.shape[0], -1, HEADS, DIM).transpose(1, 2)
+                for chunk in qkv(x).chunk(3, -1)
             )
             old_k, old_v = past[2 * at], past[2 * at + 1]
             if self.fault == "wrong layer" and at == 1:
@@ -240,7 +242,7 @@ def _first(module: nn.Module) -> int:
 
 def exports(fault: str = "") -> list[Exported]:
     """Return the modules, with a fault where they can have it."""
-    found = []
+    candidates = []
     ids, places = torch.randint(0, WORDS, (1, 3)), torch.arange(4, 7)[None]
     tokens = {"input_ids": {1: "seq"}, "position_ids": {1: "seq"}}
     for name, static, has_mask, named in (
@@ -250,31 +252,33 @@ def exports(fault: str = "") -> list[Exported]:
         ("static", 16, False, False),
     ):
         states = [f"past_{at}_{part}" for at in range(2) for part in ("key", "value")]
-        outputs = ["logits", *(f"present_{each[5:]}" for each in states)] if named else None
+        outputs = ["logits", *(f"present_{state[5:]}" for state in states)] if named else None
         inputs = ["input_ids", "position_ids", *(["attention_mask"] if has_mask else []), *states]
         past = [torch.randn(1, HEADS, static or 4, DIM) for _ in states]
         extra = [torch.ones(1, 7, dtype=torch.int64)] if has_mask else []
         dynamic: dict[str, dict[int, str]] = dict(tokens)
         if has_mask:
             dynamic["attention_mask"] = {1: "total"}
-        dynamic |= {} if static else {each: {2: "past"} for each in states}
+        dynamic |= {} if static else {state: {2: "past"} for state in states}
         module = Decoder(fault=fault, static=static, has_mask=has_mask)
-        found.append(
+        candidates.append(
             Exported(name, module, (ids, places, *extra, *past), inputs, outputs, dynamic, states)
         )
     for kind in ("lstm", "gru", "rnn"):
         states = ["h0", "c0"] if kind == "lstm" else ["h0"]
         args = (torch.randn(1, 5, 6), *(torch.randn(2, 1, 8) for _ in states))
-        outputs = ["y", *(each.replace("0", "n") for each in states)] if kind == "lstm" else None
-        found.append(
+        outputs = ["y", *(state.replace("0", "n") for state in states)] if kind == "lstm" else None
+        candidates.append(
             Exported(kind, Recurrent(kind, fault), args, ["x", *states], outputs, {}, states)
         )
     for kind in ("grucell", "lstmcell", "rnncell"):
         states = ["a", "b"] if kind == "lstmcell" else ["a"]
         args = (torch.randn(1, 1, 6), *(torch.randn(1, 8) for _ in states))
-        found.append(Exported(kind, Recurrent(kind, fault), args, ["x", *states], None, {}, states))
+        candidates.append(
+            Exported(kind, Recurrent(kind, fault), args, ["x", *states], None, {}, states)
+        )
     args = (torch.randn(1, 6, 16), torch.randn(1, 6, 4), torch.randn(1, 8, 2))
-    found.append(
+    candidates.append(
         Exported(
             "conv", Conv(fault), args, ["chunk", "u", "v"], None, {"chunk": {2: "n"}}, ["u", "v"]
         )
@@ -282,5 +286,7 @@ def exports(fault: str = "") -> list[Exported]:
     args = (ids, torch.randn(1, 5, SIZE), torch.randn(1, 4, SIZE), torch.randn(1, 4, SIZE))
     dynamic = {"input_ids": {1: "seq"}, "key": {1: "past"}, "value": {1: "past"}}
     names = ["input_ids", "encoder_hidden_states", "key", "value"]
-    found.append(Exported("crossed", Crossed(fault), args, names, None, dynamic, ["key", "value"]))
-    return found
+    candidates.append(
+        Exported("crossed", Crossed(fault), args, names, None, dynamic, ["key", "value"])
+    )
+    return candidates

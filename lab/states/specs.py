@@ -80,26 +80,26 @@ def weights_of(spec: Spec) -> dict[str, Array]:
     def matrix(*shape: int, times: float = 1.0) -> Array:
         return (draw.standard_normal(shape) * times / shape[0] ** 0.5).astype("f")
 
-    kept = {"emb": matrix(WORDS, SIZE, times=6.0), "pos_table": matrix(TABLE, SIZE, times=5.0)}
+    weights = {"emb": matrix(WORDS, SIZE, times=6.0), "pos_table": matrix(TABLE, SIZE, times=5.0)}
     for at in range(spec.layers):
-        kept[f"wq{at}"] = matrix(SIZE, SIZE, times=1.5)
+        weights[f"wq{at}"] = matrix(SIZE, SIZE, times=1.5)
         for part in "kv":
-            kept[f"w{part}{at}"] = matrix(SIZE, spec.kv_heads * DIM, times=1.5)
-            kept[f"we{part}{at}"] = matrix(SIZE, SIZE, times=1.5)
-        kept[f"wo{at}"] = matrix(SIZE, SIZE)
-        kept[f"weq{at}"] = matrix(SIZE, SIZE, times=1.5)
-        kept[f"weo{at}"] = matrix(SIZE, SIZE)
-        kept[f"up{at}"] = matrix(SIZE, 2 * SIZE)
-        kept[f"down{at}"] = matrix(2 * SIZE, SIZE)
-        kept[f"norm{at}"] = (1 + 0.1 * draw.standard_normal(SIZE)).astype("f")
-    kept["head"] = matrix(SIZE, WORDS, times=5.0)
-    kept["cos"], kept["sin"] = rotary(10000.0)
+            weights[f"w{part}{at}"] = matrix(SIZE, spec.kv_heads * DIM, times=1.5)
+            weights[f"we{part}{at}"] = matrix(SIZE, SIZE, times=1.5)
+        weights[f"wo{at}"] = matrix(SIZE, SIZE)
+        weights[f"weq{at}"] = matrix(SIZE, SIZE, times=1.5)
+        weights[f"weo{at}"] = matrix(SIZE, SIZE)
+        weights[f"up{at}"] = matrix(SIZE, 2 * SIZE)
+        weights[f"down{at}"] = matrix(2 * SIZE, SIZE)
+        weights[f"norm{at}"] = (1 + 0.1 * draw.standard_normal(SIZE)).astype("f")
+    weights["head"] = matrix(SIZE, WORDS, times=5.0)
+    weights["cos"], weights["sin"] = rotary(10000.0)
     if spec.rounded:
         import ml_dtypes
 
         kind = np.dtype(getattr(ml_dtypes, spec.rounded, spec.rounded))
-        kept = {name: each.astype(kind).astype("f") for name, each in kept.items()}
-    return kept
+        weights = {name: array.astype(kind).astype("f") for name, array in weights.items()}
+    return weights
 
 
 def rotary(base: float) -> tuple[Array, Array]:

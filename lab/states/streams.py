@@ -26,21 +26,21 @@ def weights_of(kind: str, seed: int = 0) -> dict[str, Array]:
     def matrix(*shape: int) -> Array:
         return (draw.standard_normal(shape) * 1.4 / shape[-1] ** 0.5).astype("f")
 
-    kept = {
+    weights = {
         "kernel": matrix(SIZE, BANDS, CONTEXT + 1),
         "kernel_1": matrix(SIZE, SIZE, CONTEXT + 1),
     }
     for at, width in enumerate((BANDS if "conv" not in kind else SIZE, SIZE)):
         gates = _GATES.get(kind.rpartition("_")[2].upper(), 1)
-        kept[f"w{at}"] = matrix(1, gates * SIZE, width)
-        kept[f"r{at}"] = matrix(1, gates * SIZE, SIZE)
-    kept["out"] = matrix(SIZE, 5)
-    return kept
+        weights[f"w{at}"] = matrix(1, gates * SIZE, width)
+        weights[f"r{at}"] = matrix(1, gates * SIZE, SIZE)
+    weights["out"] = matrix(SIZE, 5)
+    return weights
 
 
 def truth(kind: str, signal: Array, seed: int = 0) -> Array:
     """Return what the whole signal, [positions, bands], is computed to, without any state."""
-    w = {name: each.astype(float) for name, each in weights_of(kind, seed).items()}
+    w = {name: array.astype(float) for name, array in weights_of(kind, seed).items()}
     x = signal.astype(float)
     if "conv" in kind:
         layers = ("kernel", "kernel_1") if kind == "conv" else ("kernel",)
@@ -66,13 +66,13 @@ def _recurrent(op: str, x: Array, w: Array, r: Array) -> Array:
     for row in x:
         if op == "LSTM":
             i, o, f, g = np.split(w @ row + r @ h, 4)
-            i, o, f = (1 / (1 + np.exp(-each)) for each in (i, o, f))
+            i, o, f = (1 / (1 + np.exp(-gate)) for gate in (i, o, f))
             c = f * c + i * np.tanh(g)
             h = o * np.tanh(c)
         elif op == "GRU":
             wz, wr, wh = np.split(w @ row, 3)
             rz, rr, rh = np.split(r, 3)
-            z, reset = (1 / (1 + np.exp(-each)) for each in (wz + rz @ h, wr + rr @ h))
+            z, reset = (1 / (1 + np.exp(-gate)) for gate in (wz + rz @ h, wr + rr @ h))
             h = (1 - z) * np.tanh(wh + rh @ (reset * h)) + z * h
         else:
             h = np.tanh(w @ row + r @ h)
@@ -158,35 +158,35 @@ def stream(
                     f"n_{hidden[1][1]}",
                 }
             read += [cells[at][0]] if kind == "LSTM" else []
-            made = [f"all{at}", f"last{at}"] + ([f"cell{at}"] if kind == "LSTM" else [])
+            output_names = [f"all{at}", f"last{at}"] + ([f"cell{at}"] if kind == "LSTM" else [])
             attributes = {"direction": "reverse"} if fault == "reverse" and at == 0 else {}
             wrong |= {"n_recurrent0"} if attributes else set()
             nodes.append(
                 helper.make_node(
                     kind,
                     [x, f"w{at}", f"r{at}", "", "", *read],
-                    made,
+                    output_names,
                     name=f"n_recurrent{at}",
                     hidden_size=SIZE,
                     **attributes,
                 )
             )
-            x = op("Squeeze", [made[0], const(1)], f"rows{at}")
-            ends[hidden[at][1]] = made[1]
+            x = op("Squeeze", [output_names[0], const(1)], f"rows{at}")
+            ends[hidden[at][1]] = output_names[1]
             if cells:
-                ends[cells[at][1]] = made[2]
+                ends[cells[at][1]] = output_names[2]
         swaps = {
             "h and c swapped": (hidden[0][1], cells[0][1] if cells else ""),
             "layers swapped": (hidden[0][1], hidden[1][1]),
         }
         if fault in swaps:
-            one, other = swaps[fault]
-            ends[one], ends[other] = ends[other], ends[one]
+            first, second = swaps[fault]
+            ends[first], ends[second] = ends[second], ends[first]
             wrong |= {
-                one,
-                other,
-                f"n_{one}",
-                f"n_{other}",
+                first,
+                second,
+                f"n_{first}",
+                f"n_{second}",
                 "n_recurrent0",
                 "n_recurrent1",
                 "last0",
@@ -214,7 +214,7 @@ def stream(
         outputs.append(_value(new, shape))
     used = {name for node in nodes for name in node.input}
     tensors = [
-        numpy_helper.from_array(each, name) for name, each in weights.items() if name in used
+        numpy_helper.from_array(array, name) for name, array in weights.items() if name in used
     ]
     graph = helper.make_graph(nodes, "stream", inputs, outputs, tensors)
     return (

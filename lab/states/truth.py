@@ -17,7 +17,7 @@ def truth(
     weights: Mapping[str, Array] | None = None,
 ) -> Array:
     """Return the scores of every position of a text, of which the first are pads."""
-    w = {name: each.astype(float) for name, each in (weights or weights_of(spec)).items()}
+    w = {name: array.astype(float) for name, array in (weights or weights_of(spec)).items()}
     count = len(tokens)
     places = np.maximum(np.arange(count) - pads, 0)
     x = w["emb"][list(tokens)]
@@ -31,8 +31,8 @@ def truth(
         h = _normed(x, w[f"norm{at}"])
         q, k, v = (_heads(h @ w[f"w{part}{at}"]) for part in "qkv")
         if spec.rotary:
-            q, k = (_turned(each, w["cos"][places], w["sin"][places]) for each in (q, k))
-        k, v = (np.repeat(each, HEADS // spec.kv_heads, 0) for each in (k, v))
+            q, k = (_turned(heads, w["cos"][places], w["sin"][places]) for heads in (q, k))
+        k, v = (np.repeat(heads, HEADS // spec.kv_heads, 0) for heads in (k, v))
         x = x + _attended(q, k, v, seen) @ w[f"wo{at}"]
         if spec.encoder != "none":
             assert encoded is not None
