@@ -44,6 +44,7 @@ EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
 _EXIT_INCONCLUSIVE = 4
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+_SMALLER = "Use a smaller batch, or fewer outputs at a time."
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 Listen = Callable[[str, str, int], object]
@@ -292,7 +293,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         return _describe_os_error(error), _EXIT_BROKEN
     if isinstance(error, MemoryError):
-        return "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
+        size = f": {error}." if str(error) else "."  # NumPy states the size.
+        return f"Out of memory{size} {_SMALLER}", _EXIT_BROKEN
     return _describe_unknown_error(error), _EXIT_BROKEN
 
 

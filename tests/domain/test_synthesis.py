@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.binding import bind
+from polygraphy.domain.data import synthesis
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     InputError,
@@ -610,3 +611,14 @@ def test_dimensions_that_the_model_requires_have_their_length() -> None:
     assert loader[0]["past"].shape == (1, 2, 3, 8)
     assert len(loader.notes) == 2
     assert "'n' is dynamic, so 1 was used" in loader.notes[0].brief
+
+
+def test_an_input_larger_than_the_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(synthesis, "_floats", refuse)
+    for shape in ((10**6, 10**6), (2**40, 2**40)):
+        metadata = TensorMetadata().add("x", DataType.FLOAT32, shape)
+        with pytest.raises(InputError, match=r"Input 'x' has shape .* does not fit into memory"):
+            next(iter(DataLoader(input_metadata=metadata)))

@@ -70,11 +70,28 @@ def sample(
     """
     dtype: DataTypeEntry = meta.dtype
     shape = override_dynamic_shape(meta.shape or ())
-    if math.prod(shape) * 8 > sys.maxsize:  # NumPy generates numbers of eight bytes.
+    try:
+        if math.prod(shape) * 8 > sys.maxsize:  # NumPy generates numbers of eight bytes.
+            raise MemoryError
+        return _draw_elements(generator, name, dtype, shape, low, high, is_exhausted=is_exhausted)
+    except MemoryError:
         raise InputError(
             f"Input {name!r} has shape {format_shape(shape)}, which does not fit into memory.",
             hint="Set a smaller shape with --input-shapes.",
-        )
+        ) from None
+
+
+def _draw_elements(
+    generator: np.random.RandomState,
+    name: str,
+    dtype: DataTypeEntry,
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    *,
+    is_exhausted: bool,
+) -> Array:
+    """Return random data of a static shape; see `sample`."""
     if dtype == DataType.BOOL:
         smallest, largest = not low <= 0 <= high, not low == high == 0
         return np.asarray(generator.randint(smallest, largest + 1, size=shape, dtype=np.bool_))
