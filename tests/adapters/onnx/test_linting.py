@@ -506,3 +506,25 @@ def test_a_node_whose_operator_set_is_not_imported_is_an_error_although_it_runs(
     report = lint(ModelSource(str(path)), OnnxrtTrial())
     assert not report.passed
     assert "model/opset-import" in {entry.rule for entry in report.entries}
+
+
+def test_a_tensor_that_is_nowhere_in_the_model_is_told_with_its_node(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        m (float[1,2] x, bool c) => (float[n] y) { y = If(c) <
+            then_branch = t () => (float[n] a) { a = Squeeze(x, lost) },
+            else_branch = e () => (float[n] b) { b = Squeeze(x) } > }""")
+    first = lint(_saved(tmp_path, model), OnnxrtTrial()).entries[0]
+    assert first.message.startswith("Squeeze 'a' reads 'lost', which is neither")
+
+
+@pytest.mark.parametrize(("declared", "warns"), [("800,4", True), ("n,4", False), ("1,4,1", True)])
+def test_an_output_with_another_shape_than_declared_is_a_warning(
+    tmp_path: Path, declared: str, warns: bool
+) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        m (float[n,4] x) => (float[{declared}] y) <int64[2] s = {{-1, 4}}> {{ y = Reshape(x, s) }}"""
+    )
+    entries = linted(tmp_path, model, {"x": np.ones((1, 4), np.float32)}).entries
+    shapes = [entry.level for entry in entries if "is declared with shape" in entry.message]
+    assert shapes == ([WARNING] if warns else [])

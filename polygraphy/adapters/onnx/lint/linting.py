@@ -440,6 +440,7 @@ class _ModelTrial:
         self._trial = trial
         self.ran: frozenset[str] = frozenset()
         self.skipped: list[str] = []
+        self._outputs: Mapping[str, TrialValue] = {}
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
         """Yield the errors of running, for the nodes that fail by themselves."""
@@ -478,6 +479,7 @@ class _ModelTrial:
                 return
             if error is None:
                 self.ran = frozenset(labels)
+                yield from self._declared_shapes()
                 return
         arrays = WeightArrays(self._source.path, self._source.external_data_dir)
         trials = NodeTrials(self._model, arrays, self._feed, self._trial, self._suspects, large)
@@ -497,12 +499,28 @@ class _ModelTrial:
         """Return the error of running the whole model; None if it runs."""
         try:
             outputs = [value.name for value in self._model.graph.output]
-            self._trial.run(self._source.path, self._feed, outputs)
+            self._outputs = self._trial.run(self._source.path, self._feed, outputs)
         except UnavailableError:
             raise
         except BackendError as error:
             return str(error)
         return None
+
+    def _declared_shapes(self) -> Iterator[LintEntry]:
+        """Yield a warning for each output with another shape than the model declares."""
+        for output in self._model.graph.output:
+            value, kind = self._outputs.get(output.name), output.type.tensor_type
+            if value is None or value.shape is None or not kind.HasField("shape"):
+                continue
+            dims = [dim.dim_value or None for dim in kind.shape.dim]
+            pairs = zip(dims, value.shape)
+            if len(dims) != len(value.shape) or any(dim not in (None, size) for dim, size in pairs):
+                declared = ", ".join("?" if dim is None else str(dim) for dim in dims)
+                message = (
+                    f"The output {output.name!r} is declared with shape ({declared}), but has shape"
+                    f" {value.shape}. Backends that rely on the declared shape fail."
+                )
+                yield LintEntry(WARNING, Source.SHAPES, message)
 
     def _findings(self, trials: NodeTrials, labels: Sequence[str]) -> Iterator[LintEntry]:
         """Yield the errors of single nodes, and a note for each input that is not a tensor."""

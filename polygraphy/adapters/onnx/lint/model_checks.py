@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
 from polygraphy.adapters.onnx.lint.node_checks import wrong_call
 from polygraphy.adapters.onnx.storage.parsing import without_context
-from polygraphy.adapters.onnx_common.messages import all_nodes
+from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 onnx = mod.lazy_import("onnx")
 
@@ -22,9 +22,33 @@ def find_model_violation(model: ModelProto) -> str:
     """Return how a model as a whole violates the ONNX specification; see the port."""
     message = without_context(checker_error(model))
     if message and not is_tolerated(message):
-        return message
+        # The checker calls a missing tensor an order, and does not name nodes without a name.
+        is_of_order = "topologically sorted" in message
+        return next(_missing_tensors(model.graph, ()), message) if is_of_order else message
     findings = (_linked_attributes, _unimported, _wrong_calls, _without_type)
     return next(chain.from_iterable(find(model) for find in findings), "")
+
+
+def _missing_tensors(graph: GraphProto, outer: Collection[str]) -> Iterator[str]:
+    """Yield a sentence on each tensor that a node reads, and that is not in the model.
+
+    Args:
+        graph: the graph.
+        outer: the tensors of the surrounding graphs.
+    """
+    known = {*outer, *(tensor.name for tensor in (*graph.input, *graph.initializer))}
+    known.update(tensor.values.name for tensor in graph.sparse_initializer)
+    known.update(name for node in graph.node for name in node.output)
+    for node in graph.node:
+        label = node.name or next(iter(node.output), "")
+        for name in node.input:
+            if name and name not in known:
+                yield (
+                    f"{node.op_type} {label!r} reads {name!r}, which is neither an input, nor a"
+                    " weight, nor computed by a node."
+                )
+        for inner in graphs_of(node):
+            yield from _missing_tensors(inner, known)
 
 
 def _linked_attributes(model: ModelProto) -> Iterator[str]:
