@@ -370,3 +370,14 @@ def test_an_inconclusive_diagnosis_starts_with_its_reason(polygraphy: Run) -> No
     assert done.code == 4 and "[!]" not in done.out + done.err
     assert lines[0].startswith("There is nothing to compare with")
     assert lines[-1].startswith("INCONCLUSIVE")
+
+
+def test_a_reference_with_different_inputs_is_named(polygraphy: Run) -> None:
+    models.save(healthy(), Path("model.onnx"))
+    graph = "g (float[1,3,2,2] image) => (float[1,3,2,2] y) { y = Relu(image) }"
+    models.save(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'), Path("r.onnx")
+    )
+    done = polygraphy("polygraphy diagnose model.onnx --reference r.onnx")
+    assert done.code == 2
+    assert "r.onnx cannot run on the inputs of the model: it has image float32[1,3,2,2]" in done.err

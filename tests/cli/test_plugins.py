@@ -198,7 +198,7 @@ def test_what_nobody_uses_is_not_imported(mine: Install, tmp_path: Path) -> None
 BROKEN = {
     "raises": ({"text": "raise ImportError('no such library')"}, "ImportError: no such library."),
     "lacks it": ({"text": ""}, "has no attribute 'BACKEND'."),
-    "another thing": ({"text": "BACKEND = 3"}, "it is a int, not a polygraphy.extension.Backend."),
+    "another thing": ({"text": "BACKEND = 3"}, "it is an int, not a polygraphy.extension.Backend."),
     "no partial": (
         {"text": BACKEND.replace('help="Runs it."', 'help="Runs it.", partial="no.j2"')},
         "No such file",

@@ -19,6 +19,7 @@ from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.naming import with_article
 
 DeviceBuffer = tuple[int, tuple[int, ...], Any]
 """Address, shape, and what keeps the memory alive."""
@@ -93,7 +94,9 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
             return shared
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise InputError(f"Cannot read a {type(array).__name__} as an array: {error}") from error
+        raise InputError(
+            f"Cannot read {with_article(type(array).__name__)} as an array: {error}"
+        ) from error
 
 
 def is_on_device(array: Any) -> bool:

@@ -10,6 +10,7 @@ from polygraphy import config, mod
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.calling import check_signature
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.logger import G_LOGGER
 
 T = TypeVar("T")
@@ -127,12 +128,13 @@ class InvokeFromScript(BaseLoader):
         target = self.symbol()
         if not callable(target):
             raise UsageError(
-                f"{self.script}: {self._name} is a {type(target).__name__}, not a function.",
+                f"{self.script}: {self._name} is {with_article(type(target).__name__)}, not a"
+                " function.",
                 hint="Name a function that returns it.",
             )
         if not kwargs:
             check_signature(
-                target, "function", *(f"a {type(argument).__name__}" for argument in args)
+                target, "function", *(with_article(type(argument).__name__) for argument in args)
             )
         return target(*args, **kwargs)
 

@@ -68,7 +68,7 @@ class LogDiagnosisReports:
         steps = [line for step in self._steps for line in wrap_text(f"  {step}", 31)]
         self._steps = []
         has_answer = bool(result.culprits) or shows_reason or result.verdict != INCONCLUSIVE
-        show([*([""] if has_answer else []), *steps, ""])
+        show([*([""] if has_answer and steps else []), *steps, ""])
         return shows_reason
 
     def show_saved_part(self, folder: str, name: str) -> None:

@@ -55,6 +55,7 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.domain.tensors.maps import common_keys, numbers_of_maps
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.domain.tensors.parts import Layout
 
 _AGGREGATIONS = ("per_sample", "average")
@@ -165,7 +166,8 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
     for _, _, name, answer in result.outputs():
         if not isinstance(answer, (CompareResult, bool, type(None))):
             raise TypeError(
-                f"it contains a {type(answer).__name__} instead of a verdict for {name!r}"
+                f"it contains {with_article(type(answer).__name__)} instead of a verdict for"
+                f" {name!r}"
             )
         if isinstance(answer, MetricResult):
             result.label = answer.metric.function

@@ -624,7 +624,7 @@ def _load_or_measure(
         missing = [name for name in wanted if name not in or_measure]
         if not missing:
             return or_measure
-        text = f"The calibration cache lacks ranges of {', '.join(map(repr, missing))}"
+        text = f"The calibration cache has no ranges for {', '.join(map(repr, missing))}"
         if data is None:
             raise FileError(f"{text}.", hint="Calibrate again, with data.")
         G_LOGGER.warning(f"{text}: calibrating again.")

@@ -130,7 +130,8 @@ class CompiledModelFromOnnx(BaseLoader):
         """
         if self._cache_dir is not None and Path(self._cache_dir).is_file():
             raise UsageError(
-                f"The cache of OpenVINO {self._cache_dir} is a file.", hint="Choose a folder."
+                f"The OpenVINO cache {self._cache_dir} is a file, not a folder.",
+                hint="Choose a folder.",
             )
         core = core_of_process()
         PROCESS.enter()  # From the first compiled model on, forked processes must not use OpenVINO.

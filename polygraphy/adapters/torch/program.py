@@ -30,6 +30,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.logger import G_LOGGER
 from polygraphy.mod.scripts import user_frame
 
@@ -454,7 +455,7 @@ def get_model(loader: Any) -> Any:
     # Check the path and name first, because importing PyTorch takes seconds.
     if not isinstance(loader, BaseLoader) and is_model(loader):
         return loader
-    with translate_errors("get"):
+    with translate_errors("load"):
         if isinstance(loader, InvokeFromScript):
             _reject_class(loader)
             target = loader.symbol()
@@ -510,7 +511,7 @@ def program_of(model: Any) -> Program:
         return Module(model)
     raise UsageError(
         "A PyTorch model must be a torch.nn.Module, TorchScript or a"
-        f" torch.export.ExportedProgram, not a {type(model).__name__}."
+        f" torch.export.ExportedProgram, not {with_article(type(model).__name__)}."
     )
 
 

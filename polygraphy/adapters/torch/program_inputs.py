@@ -42,7 +42,8 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
     unmatched = [name for name in wanted if named[name] is None and name not in needless]
     if unmatched or names:
         reference_name = ", ".join(
-            f"{name} {_describe_type(meta.dtype, meta.shape)}" for name, meta in wanted.items()
+            name if meta.shape is None else f"{name} {_describe_type(meta.dtype, meta.shape)}"
+            for name, meta in wanted.items()
         )
         text = ", ".join(
             f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
@@ -81,8 +82,7 @@ def _fits(array: Any, wanted: Any) -> bool:
 
 def _describe_type(dtype: Any, shape: Any) -> str:
     """Return data type and shape as text."""
-    dims = "any shape" if shape is None else f"({', '.join(map(str, shape))})"
-    return f"({dtype}, {dims})" if shape is None else f"[{dtype}, {dims}]"
+    return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def fit_input(

@@ -37,7 +37,7 @@ from polygraphy.domain.results.results import (
     label_of_runner,
     names_of_runs,
 )
-from polygraphy.domain.tensors.naming import Note, count_text
+from polygraphy.domain.tensors.naming import Note, count_text, with_article
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import open_spool
@@ -145,8 +145,8 @@ def _answers(
     results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
-            f"The comparison function {label} returned a {type(results).__name__} instead of"
-            " one verdict per output.",
+            f"The comparison function {label} returned {with_article(type(results).__name__)}"
+            " instead of one verdict per output.",
             hint="Return {'output_name': verdict, ...}.",
         )
     return {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.naming import with_article
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.accuracy import Runs
@@ -385,7 +386,7 @@ def _as_iteration_result(
         return IterationResult(changed, outputs.runtime, outputs.runner_name)
     name = name_of(apply)
     raise UsageError(
-        f"The post-processing function {name} returned a {type(changed).__name__} instead of"
-        " outputs by name.",
+        f"The post-processing function {name} returned {with_article(type(changed).__name__)}"
+        " instead of outputs by name.",
         hint="Return {'output_name': array, ...}.",
     )

@@ -18,6 +18,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.kinds import Kind
 from polygraphy.cli.declare.option import Options, Values, options_of
 from polygraphy.codegen.source import Expression, ForeignCall, TemplateExpression
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, entry_points_of, package_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ def _check(name: str, declared: object, taken_flags: Collection[str]) -> None:
             f"{name!r} is not a valid backend name: lower-case letters, digits and _ are"
         )
     if not isinstance(declared, Backend):
-        raise TypeError(f"it is a {type(declared).__name__}, not a polygraphy.extension.Backend")
+        raise TypeError(
+            f"it is {with_article(type(declared).__name__)}, not a polygraphy.extension.Backend"
+        )
     if declared.runner and not _RUNNER.fullmatch(declared.runner):
         raise ValueError(f"its runner {declared.runner!r} is not of the form package.module:Name")
     options = declared.options

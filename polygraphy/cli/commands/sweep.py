@@ -229,6 +229,8 @@ def _read(path: str) -> Mapping[str, Any]:
     try:
         with open(path, "rb") as stream:  # noqa: PTH123
             plan: dict[str, Any] = tomllib.load(stream)
+    except FileNotFoundError:
+        raise CommandLineError(f"Plan {path} does not exist.") from None
     except OSError as error:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:

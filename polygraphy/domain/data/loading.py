@@ -32,6 +32,7 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynamic_dim
 
@@ -162,7 +163,8 @@ def _check_array(name: str, array: Any) -> None:
     """
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise InputError(
-            f"The data for input {name!r} must be an array, not a {type(array).__name__}.",
+            f"The data for input {name!r} must be an array, not"
+            f" {with_article(type(array).__name__)}.",
             hint="Convert it with numpy.asarray.",
         )
     if not getattr(array.dtype, "isnative", True):
@@ -545,7 +547,7 @@ def iterate_feeds(data_loader: Any) -> Iterator[Mapping[str, Any]]:
     """
     if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
         raise UsageError(
-            f"The data loader must be iterable, not a {type(data_loader).__name__}.",
+            f"The data loader must be iterable, not {with_article(type(data_loader).__name__)}.",
             hint="Pass a list, or a function that yields dictionaries.",
         )
     return map(_checked_feed, iter(data_loader))

@@ -210,6 +210,11 @@ _SECOND, _LONG = 0.9995, 999.5
 """Seconds, from which on three digits are 1 s and 1,000 s."""
 
 
+def with_article(noun: str) -> str:
+    """Return a noun with its article: ``a list``, ``an int``."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def count_text(count: int, noun: str) -> str:
     """Return a number with its noun: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -23,6 +23,7 @@ from polygraphy.domain.sharding import (
     ShardHints,
     ShardTensor,
 )
+from polygraphy.domain.tensors.naming import with_article
 
 _CLASSES: dict[str, type] = {
     "AttentionLayerHint": AttentionLayer,
@@ -54,7 +55,7 @@ def read_shard_hints(path: str) -> ShardHints:
         ) from error
     if not isinstance(hints, ShardHints):
         raise FileError(
-            f"{path} contains no shard hints, but {type(hints).__name__}.",
+            f"{path} contains {with_article(type(hints).__name__)} instead of shard hints.",
             path=path,
             hint="Create one with polygraphy template shard-hints.",
         )

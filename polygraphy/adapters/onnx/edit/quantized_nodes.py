@@ -83,7 +83,7 @@ class SitePair:
 
     @property
     def output(self) -> str:
-        """Return the first tensor that nodes read."""
+        """Return the first of the tensors that this site passes to later nodes."""
         return self.outputs[0]
 
 

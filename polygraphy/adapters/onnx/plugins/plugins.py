@@ -30,6 +30,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _plain_attribute(value: Any) -> Any:
         return [_plain_attribute(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy arrays and numbers.
         return _plain_attribute(value.tolist())
-    raise TypeError(f"an attribute cannot be a {type(value).__name__}")
+    raise TypeError(f"an attribute cannot be {with_article(type(value).__name__)}")
 
 
 replace_plugins: Callable[..., ModelProto]

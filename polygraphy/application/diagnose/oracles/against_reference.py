@@ -40,10 +40,10 @@ from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.rounding import deviation_sentence
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
+from polygraphy.ports.diagnosing import REFERENCE, Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
@@ -230,19 +230,28 @@ def _is_within_steps(
 
 def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle:
     """Return the outputs of the reference, computed by the first backend that runs it."""
-    party, model, first = pair.party, pair.reference.loadable, pair.feed_reference(feeds[0])
     try:
-        compute = load_carefully(party, model, first)
-    except BackendError:
-        if pair.arbiter is party:
-            raise
-        compute = pair.arbiter.load(model)
-    expected: list[Values] = [
-        pair.rename_outputs(case, compute(pair.feed_reference(feed))) for feed in feeds
-    ]
+        compute = _load_reference(pair, pair.feed_reference(feeds[0]))
+        expected: list[Values] = [
+            pair.rename_outputs(case, compute(pair.feed_reference(feed))) for feed in feeds
+        ]
+    except InputError as error:
+        own, given = pair.reference.inputs, case.model.inputs
+        raise errors.reference_rejects_data(pair.path, own, given) from error
     del compute  # A session takes as much memory as the model.
     release_memory()
     return Oracle(titles.REFERENCE, expected, [*_describe_left_out(case, expected)])
+
+
+def _load_reference(pair: ModelPair, feed: Feed) -> Compute:
+    """Return the reference, loaded by the backend of the model, or else by the arbiter."""
+    party, model = pair.party, pair.reference.loadable
+    try:
+        return load_carefully(party, model, feed)
+    except BackendError:
+        if pair.arbiter is party:
+            raise
+        return pair.arbiter.load(model)
 
 
 def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:

@@ -508,8 +508,8 @@ class _SavedTensors:
         return "changed", [], None
 
     def _overflow(self, name: str, output: Any, trace: Trace) -> Fact | None:
-        """Return the fact that the backend that saved a tensor in half precision exceeded its range
-        while it computed a node: what is finite equals the computed values; else None."""
+        """Return the fact that a saved half-precision tensor is infinite in elements that are
+        finite when recomputed, while all other elements match; None if that is not the case."""
         expected = trace.values[name]
         dtype = np.asarray(expected).dtype
         if dtype.name not in HALF or np.shape(output) != np.shape(expected):

@@ -583,7 +583,7 @@ class Pair:
 
     @property
     def kernel_type(self) -> type[Kernel]:
-        """The class of the kernels that are exact for the arrays."""
+        """Return the class of the kernels that are exact for the arrays."""
         return kernel_for(self.arrays[0].dtype, self.arrays[1].dtype)
 
     def kernel(self, scratch: Scratch) -> Kernel:

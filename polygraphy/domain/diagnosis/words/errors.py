@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.errors import FileError, InputError, UsageError
-from polygraphy.domain.tensors.naming import count_text, in_bytes
+from polygraphy.domain.tensors.naming import count_text, in_bytes, one_line
 
 _OTHER_PROGRAM = "Pass the program from which the model was exported."
 
@@ -111,6 +111,25 @@ def reference_without_input(path: str, name: str) -> UsageError:
     return UsageError(
         f"{path}: the model has no input that corresponds to {name!r} of the quantized model.",
         hint="Pass the original float model with --reference.",
+    )
+
+
+def reference_rejects_data(
+    path: str, own: Mapping[str, Any], given: Mapping[str, Any]
+) -> UsageError:
+    """Return the error that the reference cannot run on the inputs of the model."""
+    return UsageError(
+        f"The reference {path} cannot run on the inputs of the model: it has {_inputs_text(own)};"
+        f" the model has {_inputs_text(given)}.",
+        hint="Pass a reference with the same inputs, or data that fits both (--load-inputs).",
+    )
+
+
+def _inputs_text(inputs: Mapping[str, Any]) -> str:
+    """Return inputs with their types and shapes: ``x float32[1,4]``."""
+    return ", ".join(
+        f"{one_line(name)} {described.dtype}[{','.join(map(str, described.shape or '?'))}]"
+        for name, described in inputs.items()
     )
 
 
