@@ -110,6 +110,15 @@ def test_results_of_other_tensors_are_refused_with_both_names(tmp_path: Path) ->
         found(network(), tmp_path, {"there": np.zeros(3)})
 
 
+def test_an_invalid_model_is_at_fault_if_no_backend_runs_it(tmp_path: Path) -> None:
+    model = network()
+    model.graph.node[0].input.reverse()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = len(FEED["x"])
+    kept, reason = found(model, tmp_path, outputs(network()))
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], reason) == (["first"], "model", "")
+
+
 @pytest.mark.parametrize("where", [np.s_[0, 0], np.s_[:]])
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_what_was_saved_as_no_number_proves_nothing(

@@ -19,12 +19,12 @@ from polygraphy.domain.diagnosis.facts import join_statements
 
 
 def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return a report that the arbiter, which runs in addition to the backends, refuses the
+    """Return a report that only the arbiter, which runs in addition to the backends, refuses the
     model.
     """
     last = len(case.parties) - 1
-    if not runs.unexplained or last not in runs.refusals:
-        return Skip("there is no additional arbiter, or it runs the model")
+    if not runs.unexplained or [*runs.refusals] != [last]:
+        return Skip("there is no additional arbiter, it runs the model, or others refuse it too")
     reason = join_statements(runs.unexplained, str(runs.refusals[last]))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
