@@ -28,6 +28,7 @@ from polygraphy.domain.part_limits import (
     round_outward,
     scale_limits,
 )
+from polygraphy.domain.row_order import FLIPS, order_like_reference
 from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
 from polygraphy.domain.tensors.naming import differing_text
@@ -61,9 +62,6 @@ ROUNDED = "The differences are within the precision of the outputs."
 LARGE = 1e-3
 """Limit of accumulated rounding relative to the size of an output, if that is more than `MOST`
 times the usual limit: a more sensitive model is of no use. Chosen, not measured."""
-FLIPS = 0.01
-"""Share of integers, such as classes or steps, that may change if a coarse type decides between
-nearly equal numbers. Chosen, not measured."""
 WIDE = ("float64", "float32", TF32)
 """Types in which the effect of rounding along a model is measured by a change of its tensors."""
 NOISE = 64.0
@@ -77,10 +75,6 @@ _MOVED = 2.0
 """Epsilons by which numbers are moved, so that each becomes another number."""
 _BLOCK = 1 << 16
 """Elements that are compared at a time, so that comparing a tensor takes little memory."""
-_MOST_ROWS = 4096
-"""With more rows, no order is searched."""
-_SWAPPED = 2
-"""Rows that may swap places in any type: two with nearly equal scores."""
 
 WHOLE = Layout(is_pure=True)
 """The layout of an output that is judged as one."""
@@ -583,40 +577,6 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
     share = count / reference.size
     excess = share / flips if flips else np.inf
     return Deviation(excess, share, count, largest, largest, where, value[peak], reference[peak])
-
-
-def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> Array:
-    """Return an output with its rows, or the elements of each row, in the order of the reference,
-    if rounding can have exchanged them."""
-    if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
-        return value
-    array = value
-    for rows in (2, 1):  # Order whole rows first (such as boxes), then elements (such as scores).
-        if value.ndim >= rows and value.size:
-            shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
-            pairs = zip(array.reshape(shape), reference.reshape(shape))
-            arrays = [_order_rows(value, other_value, rounding) for value, other_value in pairs]
-            array = np.stack(arrays).reshape(value.shape)
-    return array
-
-
-def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array:
-    """Return rows sorted into the order of the expected ones."""
-    if len(rows) > _MOST_ROWS:
-        return rows
-    wide, array = rows.astype(np.float64), expected_array.astype(np.float64)
-    sizes = np.abs(array).max(axis=1, initial=0)
-    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(expected_array) else 0.0
-    apart = np.abs(wide - array).max(axis=1, initial=0)
-    free = [int(at) for at in np.flatnonzero(~(apart <= limit))]
-    if not rounding.flip_share and len(free) > max(_SWAPPED, FLIPS * len(rows)):
-        return rows
-    order = np.arange(len(rows))
-    for item in list(free):
-        gaps = np.nan_to_num(np.abs(wide[free] - array[item]).max(axis=1, initial=0), nan=np.inf)
-        order[item] = free.pop(int(np.argmin(gaps)))
-    row: Array = rows[order]
-    return row
 
 
 def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:

@@ -26,7 +26,8 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.rounding import Rounding, deviation, order_like_reference
+from polygraphy.domain.rounding import Rounding, deviation
+from polygraphy.domain.row_order import order_like_reference
 from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered

@@ -33,7 +33,8 @@ from polygraphy.domain.model.regions import (
     read_by_region,
     region_before,
 )
-from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, move_by_epsilons, spread
+from polygraphy.domain.rounding import NOISE, Deviation, deviation, move_by_epsilons, spread
+from polygraphy.domain.row_order import FLIPS
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model

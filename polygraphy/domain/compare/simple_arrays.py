@@ -40,10 +40,10 @@ from polygraphy.domain.rounding import (
     coarsest_between,
     deviation,
     flip_limit,
-    order_like_reference,
     rounding_between,
     rounding_between_runs,
 )
+from polygraphy.domain.row_order import order_like_reference
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import (
     Facts,
@@ -308,7 +308,8 @@ def _judge_reordered(
     coarse = evolve(rounding, dtype=precision.name) if precision and is_coarse else rounding
     if any(is_ordered(side.facts, side.name) for side in sides):
         value = order_like_reference(value, reference, coarse)
-        if judged := held_to(rounding, arrays=(value, reference)):
+        judged = held_to(rounding, arrays=(value, reference))
+        if judged and judge_worst_part(judged, rounding, held_to):
             return judged
     if is_exact(reference.dtype.name) and (few := flip_limit(value, reference, coarse)):
         return held_to(few, lambda _: few, (reference, reference))

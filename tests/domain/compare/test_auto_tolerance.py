@@ -10,6 +10,7 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.parts import Layout
 
 AUTO = {"rtol": "auto", "atol": "auto"}
 
@@ -135,6 +136,31 @@ def test_rows_in_the_order_of_a_score_may_change_places() -> None:
         facts = ModelFacts({"y": "float32"}, ordered=ordered)
         first, second = (IterationResult({"y": made}, facts=facts) for made in (off, right))
         assert bool(compare(first, second)) is bool(ordered)
+
+
+def test_exchanged_columns_of_ordered_rows_differ() -> None:
+    """Boxes whose left and right ends changed places are not rows of nearly equal scores."""
+    right = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    facts = ModelFacts({"y": "float32"}, ordered=("y",))
+    made = (right[:, [2, 1, 0, 3]], right)
+    first, second = (IterationResult({"y": array}, facts=facts) for array in made)
+    assert not compare(first, second)
+
+
+@pytest.mark.parametrize(("error", "passes"), [(0.0, True), (5e-4, False)])
+def test_a_part_of_ordered_rows_is_judged_by_its_own_size(error: float, passes: bool) -> None:
+    """Scores beside boxes in pixels, in two rows that changed places."""
+    rng = np.random.default_rng(0)
+    boxes, scores = rng.uniform(100, 600, (40, 4)), rng.uniform(0.5, 1, (40, 1))
+    right = np.concatenate([boxes, scores], 1).astype(np.float32)
+    off = right.copy()
+    off[[3, 4]] = right[[4, 3]]
+    off[7, 4] += error
+    leaves = (Layout(name="boxes"), Layout(name="scores", is_bounded=True))
+    layout = Layout("join", operands=leaves, numbers=(1,), shape=(4, 1))
+    facts = ModelFacts({"y": "float32"}, ordered=("y",), layouts={"y": layout})
+    first, second = (IterationResult({"y": array}, facts=facts) for array in (off, right))
+    assert bool(compare(first, second)) is passes
 
 
 def test_sequences_of_unequal_tensors_are_compared_member_by_member() -> None:
