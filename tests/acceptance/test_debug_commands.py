@@ -259,20 +259,20 @@ def test_nodes_that_have_to_stay_in_fp32_are_found_without_tensorrt(
 
 @pytest.mark.parametrize("outputs", ["", " --onnx-outputs '*'"])
 def test_each_cast_model_can_be_compared_with_saved_outputs(
-    here: Run, folder: Path, outputs: str
+    polygraphy: Run, folder: Path, outputs: str
 ) -> None:
     """ONNX Runtime's kernels for the CPU would hide that `larger` is too large for fp16."""
     models.save(overflowing(), folder / "m.onnx")
     saved = f"polygraphy run m.onnx --onnxrt{outputs} --save-outputs g.json --save-inputs i.json"
-    assert here(saved).code == 0
-    done = here(
+    assert polygraphy(saved).code == 0
+    done = polygraphy(
         "polygraphy debug precision m.onnx --onnxrt --golden-outputs g.json --load-inputs i.json"
     )
     assert done.code == 0
     assert "--cast-keep-nodes larger back -o m_fp16.onnx" in done.out
     assert len(done.out.splitlines()) <= 16
     assert not (folder / "polygraphy_debug.onnx").exists()
-    done = here("polygraphy debug precision m.onnx --onnxrt --golden-outputs none.json")
+    done = polygraphy("polygraphy debug precision m.onnx --onnxrt --golden-outputs none.json")
     assert done.code == 2
     assert "none.json does not exist" in done.out + done.err
 
@@ -318,9 +318,9 @@ def test_saved_outputs_behind_an_equals_sign_are_checked_first(here: Run, folder
     assert "g.json contains results of 1 input set, but there are 2 now." in done.err
 
 
-def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) -> None:
+def test_each_cast_model_can_be_checked_by_a_command(polygraphy: Run, folder: Path) -> None:
     models.save(overflowing(), folder / "m.onnx")
-    done = here(
+    done = polygraphy(
         "polygraphy debug precision m.onnx --onnxrt --check polygraphy run polygraphy_debug.onnx"
         " --onnx --validate"
     )
