@@ -92,7 +92,7 @@ def spoil(kind: str, a: Array, b: Array) -> None:
 # -- Lower limits: the same work in plain NumPy ------------------------------------------------
 
 
-def fused(a: Array, b: Array) -> float:
+def fuse_statistics(a: Array, b: Array) -> float:
     """The largest absolute difference and the number of mismatches, in blocks."""
     out, mask = np.empty(BLOCK, a.dtype), np.empty(BLOCK, np.bool_)
     largest, count = 0.0, 0
@@ -143,7 +143,7 @@ def describe(x: Array) -> float:
 
 def statistics_of_all(a: Array, b: Array) -> float:
     """Both differences built in blocks, and the statistics of them and of both operands."""
-    return fused(a, b) + sum(describe(x) for x in (*differences(a, b), a, b))
+    return fuse_statistics(a, b) + sum(describe(x) for x in (*differences(a, b), a, b))
 
 
 def dots(a: Array, b: Array) -> float:
@@ -168,7 +168,7 @@ def everything(a: Array, b: Array, tolerance: float, threads: int) -> None:
     summarize(a, threads=threads), summarize(b, threads=threads)
 
 
-def timed(work: Callable[[], Any], repeats: int) -> float:
+def median_seconds(work: Callable[[], Any], repeats: int) -> float:
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -199,9 +199,9 @@ def extra_memory(work: Callable[[], Any]) -> float:
 def measure_large(size: int, threads: int, repeats: int) -> list[Row]:
     a, b = noisy(size)
     floors = {
-        name: timed(lambda floor=floor: floor(a, b), repeats)
+        name: median_seconds(lambda floor=floor: floor(a, b), repeats)
         for name, floor in (
-            ("fused", fused),
+            ("fused", fuse_statistics),
             ("all", statistics_of_all),
             ("medians", medians),
             ("dots", dots),
@@ -209,16 +209,18 @@ def measure_large(size: int, threads: int, repeats: int) -> list[Row]:
     }
     rows = [Row("(medians only)", floors["medians"], floors["all"], math.inf, math.nan)]
     for name, tolerance in (("pass", 1e-3), ("fail", 1e-7)):
-        took = timed(lambda tolerance=tolerance: verdict(a, b, tolerance, threads), repeats)
+        took = median_seconds(
+            lambda tolerance=tolerance: verdict(a, b, tolerance, threads), repeats
+        )
         rows.append(Row(f"verdict, {name}", took, floors["fused"], 6, math.nan))
         rows.append(measure_all(name, a, b, tolerance, threads, repeats, floors["all"]))
-    took = timed(lambda: dot_metrics(a, b, threads=threads), repeats)
+    took = median_seconds(lambda: dot_metrics(a, b, threads=threads), repeats)
     rows.append(Row("dot metrics", took, floors["dots"], 4, math.nan))
     for kind in ("rectified", "ties", "equal", "sorted", "reversed", "nan"):
         del a, b
         a, b = noisy(size)
         spoil(kind, a, b)
-        floor = timed(partial(statistics_of_all, a, b), repeats)
+        floor = median_seconds(partial(statistics_of_all, a, b), repeats)
         rows.append(measure_all(kind, a, b, 1e-3, threads, repeats, floor))
     return rows
 
@@ -230,7 +232,7 @@ def measure_all(
         everything(a, b, tolerance, threads)
 
     extra = extra_memory(work)
-    return Row(f"everything, {name}", timed(work, repeats), floor, 0.7, extra)
+    return Row(f"everything, {name}", median_seconds(work, repeats), floor, 0.7, extra)
 
 
 def measure_small(pairs: int, repeats: int) -> Row:
@@ -241,7 +243,7 @@ def measure_small(pairs: int, repeats: int) -> Row:
             everything(a, b, 1e-3, 1)
 
     # The lower limit is a constant: a tenth of a millisecond for each pair.
-    return Row(f"{pairs} pairs of 100", timed(work, repeats), pairs * 1e-4, 1.2, math.nan)
+    return Row(f"{pairs} pairs of 100", median_seconds(work, repeats), pairs * 1e-4, 1.2, math.nan)
 
 
 PEER = """

@@ -206,7 +206,7 @@ def _model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def measured(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool) -> list[Cost]:
+def measure_pair(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool) -> list[Cost]:
     """Return what `run` and `diagnose` of a model take, turn by turn."""
     path = str(folder / "model.onnx")
     onnx.save(model, path)
@@ -217,7 +217,7 @@ def measured(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool)
     return [least(runs), least(diagnoses)]
 
 
-def measured_saved(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
+def measure_golden(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
     """Return the same against all tensors of a model that is right, saved before."""
     path, saved, data = (str(folder / name) for name in ("model.onnx", "all.json", "in.json"))
     onnx.save(healthy, path)
@@ -233,7 +233,7 @@ def measured_saved(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -
     return [least(runs), least(diagnoses)]
 
 
-def measured_program(folder: Path, *, is_faulty: bool) -> list[Cost]:
+def measure_program(folder: Path, *, is_faulty: bool) -> list[Cost]:
     """Return the same beside the PyTorch program that a model was exported from."""
     name = str(folder / "exported")
     subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, name], check=True)
@@ -277,22 +277,22 @@ def main() -> None:
             (f"{NODES:,} nodes, healthy", lambda: chain(NODES), False, "60 s"),
             (f"{NODES:,} nodes, wrong rewrite", lambda: faulty(chain(NODES)), True, "60 s"),
         ):
-            show(label, measured(make(), folder, is_faulty=is_faulty), goal)
+            show(label, measure_pair(make(), folder, is_faulty=is_faulty), goal)
         for label, make in (("recognizer", recognizer), ("detector", detector)):
             for is_faulty, goal in ((False, "6x"), (True, "12x")):
                 kind = f"{label}, all saved, {'a weight' if is_faulty else 'healthy'}"
-                show(kind, measured_saved(make(), folder, is_faulty=is_faulty), goal)
+                show(kind, measure_golden(make(), folder, is_faulty=is_faulty), goal)
         if importlib.util.find_spec("onnxscript"):
             for is_faulty in (False, True):
                 kind = f"PyTorch's export, {'a weight' if is_faulty else 'healthy'}"
-                show(kind, measured_program(folder, is_faulty=is_faulty), "6x")
+                show(kind, measure_program(folder, is_faulty=is_faulty), "6x")
         model = faulty(large_tensors(), 0.9)
         tensors = len(model.graph.node)
         print(f"\nA wrong rewrite among {tensors} tensors of {TENSOR >> 20} MiB, peaks in MiB")
         print(f"{'budget':>10} {'run':>8} {'diagnose':>9} {'above run':>10}")
         for budget in ("8G", *BUDGETS):
             words = ("--memory-budget", budget)
-            run, diagnosis = measured(model, folder, *words, is_faulty=True)
+            run, diagnosis = measure_pair(model, folder, *words, is_faulty=True)
             peaks = [cost.peak >> 20 for cost in (run, diagnosis)]
             print(f"{budget:>10} {peaks[0]:8} {peaks[1]:9} {peaks[1] - peaks[0]:10}", flush=True)
 

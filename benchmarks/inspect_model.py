@@ -100,7 +100,7 @@ def save_all(chain: Path, large: Path, embedded: Path, layers: int) -> None:
     save_layers(embedded, 4096, 6, external=False)
 
 
-def measured(argv: list[str]) -> tuple[float, float]:
+def measure_command(argv: list[str]) -> tuple[float, float]:
     """Return the median seconds of a process and its largest memory in MiB."""
     seconds = []
     peak = 0.0
@@ -138,15 +138,15 @@ def main() -> None:
             "0.4 GiB of weights in the model": [str(embedded)],
         }
         for label, words in cases.items():
-            ours = measured([sys.executable, "-m", "polygraphy", "inspect", "model", *words])
+            ours = measure_command([sys.executable, "-m", "polygraphy", "inspect", "model", *words])
             line = f"{label}: {ours[0]:.3f} s, {ours[1]:.0f} MiB"
-            floor = measured([sys.executable, "-c", LOAD, words[0]])
+            floor = measure_command([sys.executable, "-c", LOAD, words[0]])
             line += f"; onnx.load {floor[0]:.3f} s, {floor[1]:.0f} MiB; {ours[0] / floor[0]:.2f}"
             if NVIDIA:
-                nvidia_figures = measured([*nvidia(NVIDIA), "inspect", "model", *words])
+                nvidia_figures = measure_command([*nvidia(NVIDIA), "inspect", "model", *words])
                 line += f"; NVIDIA {nvidia_figures[0]:.3f} s, {nvidia_figures[1]:.0f} MiB"
             print(line, flush=True)
-        seconds, peak = measured(
+        seconds, peak = measure_command(
             [sys.executable, "-m", "polygraphy", "inspect", "sparsity", str(embedded)]
         )
         numpy_pass = subprocess.check_output(

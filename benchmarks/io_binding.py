@@ -87,7 +87,7 @@ def binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
     return infer
 
 
-def reused(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+def reuse_binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
     bound, out = session.io_binding(), np.empty(size, np.float32)
     bound.bind_output("y", "cpu", 0, np.float32, out.shape, out.ctypes.data)
 
@@ -104,7 +104,7 @@ WAYS: dict[str, Way] = {
     "OnnxrtRunner": runner,
     "ortvalues": ortvalues,
     "binding": binding,
-    "reused": reused,
+    "reused": reuse_binding,
 }
 
 

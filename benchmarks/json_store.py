@@ -104,7 +104,7 @@ def floors() -> dict[str, Case]:
     return cases
 
 
-def measured(case: Case, label: str, folder: Path) -> Taken:
+def measure_case(case: Case, label: str, folder: Path) -> Taken:
     program = PROGRAM.format(
         megabytes=MEGABYTES, many=SMALL_ARRAYS, prepare=case.prepare, act=case.act
     )
@@ -146,7 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as name:
         for _ in range(RUNS):
             for label, case in cases.items():
-                figures[label].append(measured(case, label, Path(name)))
+                figures[label].append(measure_case(case, label, Path(name)))
     print(f"one array of {MEGABYTES} MB, many of 4 kB: {SMALL_ARRAYS}; medians of {RUNS} runs")
     print(f"{'':20} {'seconds':>9} {'of floor':>9} {'of NVIDIA':>10} {'extra MB':>9}")
     seconds = {

@@ -67,7 +67,7 @@ def seconds(argv: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def named(report: Path) -> set[str]:
+def nodes_in_report(report: Path) -> set[str]:
     """Return the nodes that a report names."""
     entries = json.loads(report.read_text(encoding="utf-8"))["lint_entries"]
     return {
@@ -82,14 +82,14 @@ def main() -> None:
         words = ["-m", "polygraphy", "check", "lint", str(model), "-o"]
         fastest = min(seconds([sys.executable, *words, str(ours)]) for _ in range(3))
         floor = min(seconds([sys.executable, "-c", FLOOR, str(model)]) for _ in range(3))
-        print(f"{NODES} nodes: {fastest:.2f} s, {len(named(ours))} nodes named")
+        print(f"{NODES} nodes: {fastest:.2f} s, {len(nodes_in_report(ours))} nodes named")
         print(f"onnx.load and shape inference alone: {floor:.2f} s; ratio {fastest / floor:.1f}")
         if NVIDIA:
             spent = seconds(
                 [str(Path(NVIDIA).with_name("polygraphy")), *words[2:], str(nvidia_file)]
             )
-            missed = sorted(named(nvidia_file) - named(ours))
-            print(f"NVIDIA: {spent:.1f} s, {len(named(nvidia_file))} nodes named")
+            missed = sorted(nodes_in_report(nvidia_file) - nodes_in_report(ours))
+            print(f"NVIDIA: {spent:.1f} s, {len(nodes_in_report(nvidia_file))} nodes named")
             print(f"Factor {spent / fastest:.0f}; found there and not here: {missed or 'nothing'}")
 
 

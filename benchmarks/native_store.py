@@ -26,7 +26,7 @@ RUNS = int(os.environ.get("POLYGRAPHY_BENCHMARK_RUNS", "5"))
 OUTPUTS = 10
 
 
-def synced(path: Path) -> None:
+def sync_file(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -52,7 +52,7 @@ def main() -> None:
         def savez() -> None:  # Write to a temporary file first, as `polygraphy` does.
             part = Path(folder, "part.npz")
             np.savez(part, **outputs)
-            synced(part)
+            sync_file(part)
             part.replace(npz_file)
 
         def load_npz() -> None:

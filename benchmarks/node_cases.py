@@ -110,12 +110,14 @@ def versions(case: Any) -> Iterator[tuple[int, Any, list[Any]]]:
     newest = max((version for version in versions if version <= opset), default=0)
     for version, schema in versions.items():
         if version < newest and not schema.deprecated:
-            lowered_model = _lowered(model, inputs, versions[newest], schema)
+            lowered_model = _lower_version(model, inputs, versions[newest], schema)
             if lowered_model is not None:
                 yield (version, *lowered_model)
 
 
-def _lowered(model: Any, inputs: list[Any], new: Any, old: Any) -> tuple[Any, list[Any]] | None:
+def _lower_version(
+    model: Any, inputs: list[Any], new: Any, old: Any
+) -> tuple[Any, list[Any]] | None:
     """Return the model and its inputs at an earlier version of its operator; None where that cannot
     say the same.
     """

@@ -50,7 +50,7 @@ def main() -> None:
             tally["(not run: ONNX Runtime cannot)", ""] += 1
             continue
         for edit in EDITS:
-            outcome = judged(edit, model, feed, before)
+            outcome = judge_edit(edit, model, feed, before)
             tally[edit.__name__, outcome.partition(":")[0]] += 1
             if outcome not in ("same", "nothing to do"):
                 print(f"{edit.__name__} {name}: {outcome[:200]}", flush=True)
@@ -114,15 +114,15 @@ def run(model: onnx.ModelProto, feed: Feed) -> dict[str, Any]:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, copied(feed))))
+    return dict(zip(names, session.run(names, copy_feed(feed))))
 
 
-def copied(feed: Feed) -> Feed:
+def copy_feed(feed: Feed) -> Feed:
     """Return data that ONNX Runtime may write to, as it does in some training modes."""
     return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in feed.items()}
 
 
-def judged(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before: Feed) -> str:
+def judge_edit(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before: Feed) -> str:
     """Return what became of a model."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -168,7 +168,7 @@ def fold(model: onnx.ModelProto, feed: Feed) -> Any:
     return [folded], run(folded, feed)
 
 
-def simplified(model: onnx.ModelProto, feed: Feed) -> Any:
+def simplify_model(model: onnx.ModelProto, feed: Feed) -> Any:
     simplified_model = simplify(model)
     return [simplified_model], run(simplified_model, feed)
 
@@ -236,7 +236,7 @@ def round_trip(model: onnx.ModelProto, feed: Feed) -> Any:
     return [loaded], run(loaded, feed)
 
 
-EDITS = (fold, simplified, halves, fp16, strip_and_reconstruct, round_trip)
+EDITS = (fold, simplify_model, halves, fp16, strip_and_reconstruct, round_trip)
 
 if __name__ == "__main__":
     main()

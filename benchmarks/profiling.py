@@ -74,7 +74,7 @@ def models(folder: Path, target: Path, only: str) -> Iterator[tuple[str, Path, t
             yield name, target / f"{name}.onnx", data
 
 
-def profiled(path: Path, data: tuple[str, ...], runs: int, *backend: str) -> ExecutionProfile:
+def profile_model(path: Path, data: tuple[str, ...], runs: int, *backend: str) -> ExecutionProfile:
     """Return the profile of a model."""
     saved = path.with_suffix(f".{len(backend)}.json")
     line = [sys.executable, "-m", "polygraphy", "run", str(path), *(backend or ("--onnxrt",))]
@@ -86,7 +86,7 @@ def profiled(path: Path, data: tuple[str, ...], runs: int, *backend: str) -> Exe
     return load_profiles(str(saved))[0]
 
 
-def lowered(path: Path, target: Path) -> Path:
+def save_half_model(path: Path, target: Path) -> Path:
     """Return the float16 model of a model."""
     half_path = target / f"{path.stem}-fp16.onnx"
     line = [sys.executable, "-m", "polygraphy", "convert", str(path), "--fp-to-fp16"]
@@ -94,7 +94,7 @@ def lowered(path: Path, target: Path) -> Path:
     return half_path
 
 
-def quantized(path: Path, target: Path, data: tuple[str, ...]) -> Path:
+def save_int8_model(path: Path, target: Path, data: tuple[str, ...]) -> Path:
     """Return the int8 model of a model, calibrated with the inputs of one run."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
@@ -182,14 +182,14 @@ def _check_models(target: Path, arguments: argparse.Namespace) -> int:
             try:
                 model = path
                 if kind == "fp16":
-                    model = lowered(path, target)
+                    model = save_half_model(path, target)
                 elif kind == "int8":
-                    model = quantized(path, target, data)
+                    model = save_int8_model(path, target, data)
                 else:
                     model = target / path.name
                     model.write_bytes(path.read_bytes())
                 backend = ("--openvino",) if kind == "openvino" else ()
-                profile = profiled(model, data, arguments.runs, *backend)
+                profile = profile_model(model, data, arguments.runs, *backend)
             except Exception as error:  # Some models cannot be quantized.
                 print(f"{name} {kind}: {str(error).splitlines()[0][:120]}")
                 continue

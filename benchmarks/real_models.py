@@ -267,9 +267,11 @@ class Trial:
                 line, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=self._folder
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"{_shown(words)}: not done after {SECONDS} s") from None
+            raise Failed(f"{_command_text(words)}: not done after {SECONDS} s") from None
         if done.returncode:
-            error = Failed(f"`{_shown(words)}`: exit code {done.returncode}: {_reason(done)}")
+            error = Failed(
+                f"`{_command_text(words)}`: exit code {done.returncode}: {_reason(done)}"
+            )
             error.said = done.stdout + done.stderr
             raise error
         return done.stdout
@@ -320,7 +322,7 @@ class Trial:
                 self.run(*shlex.split(step)[1:], *words)
 
 
-def _shown(words: tuple[str, ...]) -> str:
+def _command_text(words: tuple[str, ...]) -> str:
     """Return a command line as it can be typed, without the folders."""
     return " ".join(["polygraphy", *(Path(word).name if "/" in word else word for word in words)])
 

@@ -187,7 +187,7 @@ def main() -> None:
     for python in filter(None, (sys.executable, nvidia)):
         compile_packages(Path(python))
     lines: list[str] = []
-    for line in chain((HEADER, RULE), _measured(options.only, options.runs, nvidia)):
+    for line in chain((HEADER, RULE), _measure_rows(options.only, options.runs, nvidia)):
         print(line, flush=True)
         lines.append(line)
     if options.page:
@@ -199,7 +199,7 @@ def main() -> None:
         options.page.write_text(page, encoding="utf-8")
 
 
-def _measured(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
+def _measure_rows(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
     for row in ROWS:
         if only in row.name:
             with tempfile.TemporaryDirectory() as folder:
@@ -315,7 +315,7 @@ def save_results(path: Path, *, size: int, count: int) -> None:
     )
 
 
-def _saved(build: Callable[[], onnx.ModelProto]) -> Callable[[Path], None]:
+def _save_model(build: Callable[[], onnx.ModelProto]) -> Callable[[Path], None]:
     return lambda path: onnx.save(build(), path)
 
 
@@ -375,14 +375,14 @@ ROWS = (
     ),
     Row(
         "run resnet50 --onnxrt",
-        _saved(resnet50),
+        _save_model(resnet50),
         words="run {model} --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=1, model="{model}"),
         goal="1.10 times the floor, NVIDIA's time",
     ),
     Row(
         "run resnet50 --onnxrt --onnxrt",
-        _saved(resnet50),
+        _save_model(resnet50),
         words="run {model} --onnxrt --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=2, model="{model}"),
         goal="1.10 times the floor, NVIDIA's time",
@@ -397,7 +397,7 @@ ROWS = (
     ),
     Row(
         "ResNet-50 layer by layer, saved and compared",
-        _saved(resnet50),
+        _save_model(resnet50),
         words=f"run {_EVERY_TENSOR} --save-outputs out.json"
         f" && run {_EVERY_TENSOR} --load-outputs out.json",
         floor=_LAYERS,
@@ -406,7 +406,7 @@ ROWS = (
     ),
     Row(
         "extract half of BERT-base",
-        _saved(bert),
+        _save_model(bert),
         words="surgeon extract {model} --inputs layer5_out:auto:auto --outputs layer11_out:auto"
         " -o out.onnx",
         floor=_ROUND_TRIP,
@@ -415,14 +415,14 @@ ROWS = (
     ),
     Row(
         "inspect BERT-base, everything",
-        _saved(bert),
+        _save_model(bert),
         words=_SHOWN,
         floor=_LOAD,
         goal="0.4 times NVIDIA's",
     ),
     Row(
         "inspect 20,000 nodes, everything",
-        _saved(many_nodes),
+        _save_model(many_nodes),
         words=_SHOWN,
         floor=_LOAD,
         goal="0.4 times NVIDIA's",

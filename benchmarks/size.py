@@ -143,7 +143,7 @@ class Size:
 
 def size_of(text: str) -> Size:
     tree = ast.parse(text)
-    size = Size(code=len(_lines_of_code(text) - set(_uncounted(tree))), files=1)
+    size = Size(code=len(_lines_of_code(text) - set(_lines_not_counted(tree))), files=1)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size.functions += 1
@@ -168,7 +168,7 @@ def _lines_of_code(text: str) -> set[int]:
     }
 
 
-def _uncounted(tree: ast.AST) -> Iterator[int]:
+def _lines_not_counted(tree: ast.AST) -> Iterator[int]:
     """Yield the lines of imports, of `__all__` and of strings that document."""
     for node in ast.walk(tree):
         match node:
@@ -199,7 +199,7 @@ def _within(path: str, prefix: str) -> bool:
     return not prefix or path == prefix or path.startswith((f"{prefix}/", f"{prefix}_"))
 
 
-def installed(root: Path) -> dict[str, Path]:
+def distributed_files(root: Path) -> dict[str, Path]:
     """Return the files that the distribution installs, by their path without `.py`."""
     metadata = configparser.ConfigParser()
     metadata.read(root / "setup.cfg")
@@ -217,7 +217,7 @@ def main() -> None:
     root = Path(sys.argv[1]) if sys.argv[1:] else ROOT
     total, ports = Size(), Size()
     features: dict[str, Size] = defaultdict(Size)
-    for name, path in installed(root).items():
+    for name, path in distributed_files(root).items():
         size = size_of(path.read_text(encoding="utf-8"))
         total.add(size)
         features[feature_of(name)].add(size)

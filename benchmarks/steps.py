@@ -143,7 +143,7 @@ def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
         assert np.allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 
-def bound(model: onnx.ModelProto, steps: int) -> Times:
+def time_bound_loop(model: onnx.ModelProto, steps: int) -> Times:
     """Return the times of a loop over two sessions with bound values, which copies no states."""
     sessions, inside, step_seconds = _sessions(model), [], []
     names = [output.name for output in sessions[0].get_outputs()]
@@ -184,7 +184,7 @@ class TimedRunner(OnnxrtRunner):
         return outputs
 
 
-def compared(model: onnx.ModelProto, steps: int) -> tuple[float, float]:
+def time_comparison(model: onnx.ModelProto, steps: int) -> tuple[float, float]:
     """Return the seconds per step of two runners and their comparison: all, and in the backend."""
     load = SessionFromOnnx(model, threads=1)
     runners = [TimedRunner(load, name=name) for name in ("a", "b")]
@@ -232,9 +232,9 @@ def main() -> None:
     model = decoder()
     loops: dict[str, Callable[[], Times]] = {
         "a loop with arrays": lambda: raw(model, arguments.steps),
-        "a loop with bound values": lambda: bound(model, arguments.steps),
+        "a loop with bound values": lambda: time_bound_loop(model, arguments.steps),
         "a loop that compares with NumPy": lambda: raw(model, arguments.steps, compares=True),
-        "two runners and their comparison": lambda: compared(model, arguments.steps),
+        "two runners and their comparison": lambda: time_comparison(model, arguments.steps),
     }
     times: dict[str, list[Times]] = {name: [] for name in loops}
     for _ in range(arguments.starts):

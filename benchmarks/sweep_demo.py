@@ -123,7 +123,7 @@ def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], 
     return sweep_result, time.perf_counter() - began
 
 
-def unchanged(before: dict[str, int], after: dict[str, int]) -> None:
+def cells_left_alone(before: dict[str, int], after: dict[str, int]) -> None:
     twice = [key for key in before if after.get(key) != before[key]]
     if twice:
         raise SystemExit(f"{len(twice)} cells were run twice, such as {twice[0]}.")
@@ -160,7 +160,7 @@ def main() -> int:
     killed = records(args.folder)
     _, seconds = sweep(args.folder, words, "first")
     first = records(args.folder)
-    unchanged(killed, first)
+    cells_left_alone(killed, first)
     lines = [
         f"First, a sweep over two versions is killed with `kill -9` after {len(killed)} cells, and"
         f" then resumed. The resumed sweep runs the remaining {len(first) - len(killed):,} cells in"
@@ -172,7 +172,7 @@ def main() -> int:
     baseline = ["--baseline", str(args.folder / "first.json"), "--diagnose"]
     document, seconds = sweep(args.folder, [*words, *baseline], "second")
     second = records(args.folder)
-    unchanged(first, second)
+    cells_left_alone(first, second)
     new = set(second) - set(first)
     stray = [row["name"] for row in document["rows"]
              if row["key"] in new and not row["label"].endswith(_VERSIONS[-1])]  # fmt: skip

@@ -46,7 +46,7 @@ def page_of(cells: int, folder: Path) -> Path:
     return page
 
 
-def opened(browser: Browser, page: Path, cells: int) -> dict[str, float]:
+def time_page(browser: Browser, page: Path, cells: int) -> dict[str, float]:
     """Return seconds until cells are there, and until two filters show what they find."""
     tab = browser.new_page()
     took: dict[str, float] = {}
@@ -77,7 +77,7 @@ def main() -> None:
         page = args.page or page_of(args.cells, Path(name))
         browser_path = _BROWSER if Path(_BROWSER).exists() else None
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        rounds = [opened(browser, page, args.cells) for _ in range(args.rounds)]
+        rounds = [time_page(browser, page, args.cells) for _ in range(args.rounds)]
         browser.close()
         load = os.getloadavg()[0]
         print(f"{args.cells} cells, {page.stat().st_size / 1e6:.1f} MB, load {load:.0f}")

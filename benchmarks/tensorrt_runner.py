@@ -69,7 +69,7 @@ def mark(network: Any, tensor: Any) -> None:
     network.mark_output(tensor)
 
 
-def built(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> Any:
+def build_plan(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> Any:
     """Build a plan whose first dimension is dynamic, from 1 to `largest`."""
     builder = trt.Builder(get_trt_logger())
     flag = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
@@ -88,7 +88,7 @@ def built(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> 
     return plan
 
 
-def parsed(path: str) -> Callable[[Any], None]:
+def parse_network(path: str) -> Callable[[Any], None]:
     """Return what fills a network from an ONNX file."""
 
     def fill(network: Any) -> None:
@@ -102,7 +102,7 @@ def parsed(path: str) -> Callable[[Any], None]:
 _runtimes: list[Any] = []  # Keep runtimes, because engines do not keep their runtime alive.
 
 
-def loaded(plan: Any, lean_library: str | None) -> Any:
+def load_engine(plan: Any, lean_library: str | None) -> Any:
     runtime = trt.Runtime(get_trt_logger())
     _runtimes.append(runtime)
     if lean_library:
@@ -176,7 +176,7 @@ class Raw:
             item.free()
 
 
-def measured(works: dict[str, Work], calls: int) -> dict[str, float]:
+def measure_calls(works: dict[str, Work], calls: int) -> dict[str, float]:
     """Return the microseconds of a call of each, the median of rounds in which they take turns."""
     rounds: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
@@ -234,12 +234,12 @@ def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) 
         works[f"numpy{suffix}"] = on_host
         works[f"numpy reused{suffix}"] = reused
         works[f"numpy pinned{suffix}"] = from_pinned
-    took = measured(works, calls=2000 if data.nbytes < 1 << 16 else 100)
+    took = measure_calls(works, calls=2000 if data.nbytes < 1 << 16 else 100)
     for runner in runners:
         runner.deactivate()
     raw.free()
     print(f"{title} {shape}: " + ", ".join(f"{name} {value:.1f}" for name, value in took.items()))
-    return missed(title, data.nbytes, took)
+    return report_target(title, data.nbytes, took)
 
 
 def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[int, ...]]) -> None:
@@ -270,7 +270,7 @@ def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[in
 
         suffix = "" if mode == "auto" else ", no graph"
         works |= {f"device{suffix}": device, f"numpy{suffix}": numpy}
-    took = measured(works, calls=count * (1000 if arrays[0].nbytes < 1 << 16 else 50))
+    took = measure_calls(works, calls=count * (1000 if arrays[0].nbytes < 1 << 16 else 50))
     for runner in runners.values():
         runner.deactivate()
     for array in on_device:
@@ -288,7 +288,7 @@ def check(outputs: dict[str, Any], raw: Raw) -> None:
     np.testing.assert_allclose(output, raw.back, rtol=1e-3, atol=1e-3)
 
 
-def missed(title: str, nbytes: int, took: dict[str, float]) -> list[str]:
+def report_target(title: str, nbytes: int, took: dict[str, float]) -> list[str]:
     over = took["device"] - took["raw"]
     facts = [(f"device {over:+.1f} us over raw", over <= MICROSECONDS_OVER_RAW)]
     ratio = took["numpy"] / took["round trip"]
@@ -310,7 +310,7 @@ def from_plan(path: str, lean_library: str | None) -> list[str]:
     plan = Path(path).read_bytes()
 
     def make() -> Any:
-        return loaded(plan, lean_library)
+        return load_engine(plan, lean_library)
 
     shape = tuple(make().get_tensor_profile_shape("x", 0)[1])
     return compare(Path(path).name, make, shape)
@@ -333,13 +333,17 @@ def main() -> int:
             ("mlp", mlp_network, (512,), (1, 32)),
         ]
         if arguments.resnet50:
-            networks.append(("resnet50", parsed(arguments.resnet50), (3, 224, 224), (1, 8, 32)))
+            networks.append(
+                ("resnet50", parse_network(arguments.resnet50), (3, 224, 224), (1, 8, 32))
+            )
         for title, fill, tail, batches in networks:
-            plan = built(fill, (batches[-1], *tail), largest=64)
+            plan = build_plan(fill, (batches[-1], *tail), largest=64)
             for batch in batches:
-                failures += compare(title, lambda plan=plan: loaded(plan, None), (batch, *tail))
+                failures += compare(
+                    title, lambda plan=plan: load_engine(plan, None), (batch, *tail)
+                )
             in_turn = [(batch, *tail) for batch in (1, 2, 8)]
-            take_turns(title, lambda plan=plan: loaded(plan, None), in_turn)
+            take_turns(title, lambda plan=plan: load_engine(plan, None), in_turn)
     print("\n".join(["Missed:", *failures]) if failures else "All targets are met.")
     return bool(failures)
 

@@ -126,7 +126,7 @@ def trace(output: str, word: str, words: list[str]) -> None:
         Path(output).write_text(json.dumps(names), encoding="utf-8")
 
 
-def entered(words: tuple[str, ...], mark: str | None = None) -> list[tuple[str, str]]:
+def functions_entered(words: tuple[str, ...], mark: str | None = None) -> list[tuple[str, str]]:
     """Return the files and functions that a command enters, in a folder with the digits."""
     with tempfile.TemporaryDirectory() as folder:
         for model in DIGITS.glob("*.onnx"):
@@ -147,13 +147,13 @@ def main() -> None:
     if sys.argv[1:2] == ["--trace"]:
         trace(sys.argv[2], sys.argv[3], sys.argv[4:])
     elif sys.argv[1:]:
-        for file, name in entered(tuple(sys.argv[1:])):
+        for file, name in functions_entered(tuple(sys.argv[1:])):
             print(Path(file).relative_to(package()), name)
     else:
         print("| command | marked | files | functions |")
         print("| --- | --- | ---: | ---: |")
         for words, mark in WALKS:
-            names = entered(words, mark)
+            names = functions_entered(words, mark)
             files = len({file for file, _name in names})
             shown = f"`{mark}`" if mark else ""
             print(f"| `{' '.join(words)}` | {shown} | {files} | {len(names)} |")

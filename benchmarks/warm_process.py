@@ -72,7 +72,7 @@ def least(work: Callable[[], Any]) -> float:
     return min(times)
 
 
-def diagnosed(folder: str, party: Any) -> None:
+def diagnose_chain(folder: str, party: Any) -> None:
     """Diagnose the outputs of a chain with another weight."""
     with suppress(InconclusiveError):
         diagnosing.diagnose(chain(1.5), [party], [FEED], golden=f"{folder}/golden.json")
@@ -97,7 +97,7 @@ def in_openvino(folder: str) -> None:
             diagnosing.isolate = choose  # type: ignore[assignment]
             with bind(call_isolated, lambda function, **_: function()):
                 start = time.perf_counter()
-                diagnosed(folder, OpenvinoParty())
+                diagnose_chain(folder, OpenvinoParty())
             times[where].append(time.perf_counter() - start)
     diagnosing.isolate = isolate
     for where, seconds in times.items():
@@ -124,11 +124,11 @@ def main() -> None:
         results.add([OnnxrtParty().load(chain(1))(FEED)], runner_name="right")
         results.save(f"{folder}/golden.json")
         with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
-            forked = least(lambda: diagnosed(folder, OnnxrtParty()))
+            forked = least(lambda: diagnose_chain(folder, OnnxrtParty()))
             with bind(call_isolated, lambda function, **_: function()):
-                single = least(lambda: diagnosed(folder, OnnxrtParty()))
+                single = least(lambda: diagnose_chain(folder, OnnxrtParty()))
             starts.clear()
-            new = least(lambda: diagnosed(folder, Warm()))
+            new = least(lambda: diagnose_chain(folder, Warm()))
             if arguments.openvino:
                 in_openvino(folder)
     print(f"| forks | {forked:.2f} s |\n| one process | {single:.2f} s |")

@@ -222,7 +222,7 @@ class Commit:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         mutants_recorder.write_lines(str(folder), lines)
-        tree = _compiled(self.copy("mapped"))
+        tree = _compile_tree(self.copy("mapped"))
         shutil.copy(mutants_recorder.__file__, tree / "sitecustomize.py")
         variables = {mutants_recorder.FOLDER: str(folder), mutants_recorder.ROOT: str(tree)}
         with (folder / "log.txt").open("w") as log:
@@ -367,7 +367,7 @@ class Side:
         places: Sequence[Mutant],
     ) -> None:
         self.commit, self.mutants = commit, mutants
-        self._clean = _compiled(commit.copy("clean"))
+        self._clean = _compile_tree(commit.copy("clean"))
         self._trees: SimpleQueue[Path] = SimpleQueue()
         self._numbers = iter(range(sys.maxsize))
         reached = mapped.tests_of({(place.path, place.line) for place in places})
@@ -547,7 +547,7 @@ def _copy(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target, symlinks=True))
 
 
-def _compiled(tree: Path) -> Path:
+def _compile_tree(tree: Path) -> Path:
     """Compile the product of a copy, so that no mutant waits for it."""
     command = [sys.executable, "-m", "compileall", "-q", "-j", "0", PACKAGE]
     subprocess.run(command, cwd=tree, env=_environment(tree), check=False)
@@ -589,7 +589,7 @@ def _report(title: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             mutant = outcome.mutant
             place = f"{mutant.path}:{mutant.line}"
             print(f"  {outcome.result}: {place}: {mutant.kind} ({outcome.tests} tests)")
-            print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
+            print(f"    {_abridge(mutant.before)}  ->  {_abridge(mutant.after)}")
     return {"commit": title, "counts": dict(counts), "outcomes": [asdict(o) for o in outcomes]}
 
 
@@ -608,10 +608,10 @@ def _compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> None:
         for pair in ones:
             mutant = pair[gaining].mutant
             print(f"  {mutant.path}:{mutant.line}: {mutant.kind}, by {pair[gaining].killer}")
-            print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
+            print(f"    {_abridge(mutant.before)}  ->  {_abridge(mutant.after)}")
 
 
-def _abridged(text: str) -> str:
+def _abridge(text: str) -> str:
     joined = " ".join(text.split())
     return joined if len(joined) <= 100 else joined[:97] + "..."
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime  # noqa: F401 - before the forks, which then need not import it
-from faults.hosts import quantized
-from faults.joined import filled, joined
+from faults.hosts import quantized_network
+from faults.joined import fill_logits, join_parts
 from faults.planted_cases import PLANTS, half, host, shows
-from faults.planting import planted
+from faults.planting import plant_fault
 
-from .commands import Done, run, typed
+from .commands import Done, run, run_line
 
 AUTO = ("--rtol", "auto", "--atol", "auto")
 ORACLES = ("backends", "named", "reference", "outputs", "tensors", "levels")
@@ -90,8 +90,8 @@ def _model(rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
     if kind == "host":
         return host(rng), kind
     if kind == "quantized":
-        return host(rng, quantized), kind
-    return (joined if kind == "joined" else filled)(rng), kind
+        return host(rng, quantized_network), kind
+    return (join_parts if kind == "joined" else fill_logits)(rng), kind
 
 
 def _faulty(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
@@ -99,7 +99,7 @@ def _faulty(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.Mode
     faulty, kinds = model, []
     for _ in range(1 + int(rng.random() < 0.3)):
         kind = str(rng.choice(list(PLANTS)))
-        result = planted(faulty, kind, rng, PLANTS)
+        result = plant_fault(faulty, kind, rng, PLANTS)
         if result is not None:
             faulty, kinds = result[0], [*kinds, kind]
     if not kinds or not shows(model, faulty, _example(model, rng)):
@@ -135,14 +135,14 @@ def contradictions(case: Drawn) -> Iterator[str]:
     if (judged.code, diagnosis.code) in ((0, 1), (1, 0)) and not (is_explained and not judged.code):
         yield f"run auto ends with {judged.code}, diagnose with {diagnosis.code}"
     for done in (ran, judged):
-        for line in _printed(done, "next"):
+        for line in _commands_under(done, "next"):
             yield from _check_next(case, line, diagnosis)
-    for line in _printed(diagnosis, "FIX"):
+    for line in _commands_under(diagnosis, "FIX"):
         yield from _check_fix(case, line, words)
         yield from _check_names(diagnosis, line)
 
 
-def _printed(done: Done, title: str) -> list[str]:
+def _commands_under(done: Done, title: str) -> list[str]:
     """Return the commands that a command printed behind a title."""
     lines = [line.strip().partition(" ") for line in done.out.splitlines()]
     commands = [command.strip() for word, _, command in lines if word == title]
@@ -151,7 +151,7 @@ def _printed(done: Done, title: str) -> list[str]:
 
 def _check_next(case: Drawn, line: str, diagnosis: Done) -> Iterator[str]:
     """Yield whether the next command passes what the diagnosis fails, or does not run."""
-    done = typed(line, case.folder)
+    done = run_line(line, case.folder)
     if done.code not in (0, 1, 4):
         yield f"next {line}: {done.code} {done.out[-300:]}"
     if (done.code, diagnosis.code) in ((0, 1), (1, 0)):
@@ -182,7 +182,7 @@ def _check_fix(case: Drawn, line: str, words: list[str]) -> Iterator[str]:
     fresh = case.folder.with_name(f"{case.folder.name}-fix")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(case.folder, fresh)
-    done = typed(line, fresh)
+    done = run_line(line, fresh)
     last = shlex.split(line.rpartition(" && ")[2] or line)
     if done.code:
         yield f"FIX {line}: {done.code} {done.out[-300:]}"

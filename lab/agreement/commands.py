@@ -60,7 +60,7 @@ def _run(words: Sequence[str], folder: Path, output: int) -> None:
         os._exit(code)
 
 
-def typed(line: str, folder: Path) -> Done:
+def run_line(line: str, folder: Path) -> Done:
     """Run a line as a shell reads it: its commands in order, until one fails."""
     with tempfile.TemporaryDirectory() as scratch:
         shim, words = Path(scratch, "polygraphy"), Path(scratch, "words")

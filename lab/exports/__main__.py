@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 import torch
 
-from .command import diagnosed
+from .command import run_diagnose
 from .drawn import drawn_cases
 from .planting import faults
 from .programs import NETWORKS, OPERATORS, PUBLIC, Program, libraries
@@ -36,7 +36,7 @@ from .varied import varied_cases
 NONE = "nobody"
 
 
-def exported(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
+def write_export(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
     """Write a program, and what an exporter makes of it."""
     module, args = program.make()
     path = folder / f"{program.name}-{kind}.onnx"
@@ -83,7 +83,7 @@ class Suite:
         try:
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
-                model = exported(program, kind, self.folder)
+                model = write_export(program, kind, self.folder)
         except Exception as error:  # Exporters can raise anything.
             self.said(f"{name:40} not exported: {type(error).__name__} {str(error)[:80]!r}")
             return None
@@ -138,7 +138,7 @@ class Suite:
             save_json([feed], str(self.folder / "feed.json"))
             words += f" --load-inputs {self.folder}/feed.json"
         start = time.process_time()
-        code, document, err = diagnosed(words)
+        code, document, err = run_diagnose(words)
         seconds = time.process_time() - start
         culprits = document.get("culprits", [])
         culprit_text = "; ".join(
@@ -177,7 +177,7 @@ class Suite:
         print(text, flush=True)
 
 
-def chosen(only: str) -> Iterator[Program]:
+def programs_of_part(only: str) -> Iterator[Program]:
     """Yield the programs of a part."""
     parts = {"networks": NETWORKS, "operators": OPERATORS, "public": PUBLIC}
     for name, programs in parts.items():
@@ -205,7 +205,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(folder)
     print(f"PyTorch {torch.__version__}")
-    for program in chosen(arguments.only):
+    for program in programs_of_part(arguments.only):
         for kind in program.kinds:
             model = suite.healthy(program, kind)
             if model is not None and program in NETWORKS:

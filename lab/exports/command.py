@@ -13,7 +13,7 @@ from polygraphy.cli.main import main as polygraphy
 from polygraphy.logger import G_LOGGER
 
 
-def diagnosed(words: str) -> tuple[int, dict[str, Any], str]:
+def run_diagnose(words: str) -> tuple[int, dict[str, Any], str]:
     """Run `polygraphy diagnose`; return its exit code, its JSON, and what else it printed."""
     out, err = io.StringIO(), io.StringIO()
     sys.argv = shlex.split(f"polygraphy diagnose {words} --format json")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .command import diagnosed
+from .command import run_diagnose
 
 WIDTH = 8
 _HEAD = f"""\
@@ -129,7 +129,7 @@ class Drawn:
 
     def judge(self) -> str:
         """Return what is wrong with a diagnosis; empty if it is right."""
-        code, document, err = diagnosed(self.words)
+        code, document, err = run_diagnose(self.words)
         culprits = document.get("culprits", [])
         name = f"code {code} {[(c['party'], c['cause'], c.get('origin')) for c in culprits]} {err}"
         if not self.party:

@@ -50,7 +50,7 @@ def _of_weight(position: int, change: Callable[[Any], Any]) -> Edit:
     )
 
 
-def _turned(position: int, first: int, second: int) -> Edit:
+def _swap_axes(position: int, first: int, second: int) -> Edit:
     """Swap two axes of the same size of a weight."""
 
     def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
@@ -128,11 +128,11 @@ def _set(**attributes: Any) -> Edit:
 KINDS: list[tuple[str, str, Edit, tuple[str, ...]]] = [
     ("scaled", "Conv", _of_weight(1, lambda a: a * 1.05), ("weight",)),
     ("bias", "Conv", _of_weight(2, lambda a: a + 0.5), ("weight",)),
-    ("channels", "Conv", _turned(1, 0, 1), ("weight",)),
-    ("kernel", "Conv", _turned(1, -1, -2), ("weight",)),
+    ("channels", "Conv", _swap_axes(1, 0, 1), ("weight",)),
+    ("kernel", "Conv", _swap_axes(1, -1, -2), ("weight",)),
     ("other", "Conv", _of_another(1), ("weight",)),
-    ("transposed", "MatMul", _turned(1, 0, 1), ("weight",)),
-    ("transposed", "Gemm", _turned(1, 0, 1), ("weight",)),
+    ("transposed", "MatMul", _swap_axes(1, 0, 1), ("weight",)),
+    ("transposed", "Gemm", _swap_axes(1, 0, 1), ("weight",)),
     ("other", "MatMul", _of_another(1), ("weight",)),
     ("other", "Gemm", _of_another(1), ("weight",)),
     ("rolled", "Gather", _of_weight(0, lambda a: np.roll(a, 1, 0)), ("weight",)),

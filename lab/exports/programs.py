@@ -177,12 +177,12 @@ class Apart(nn.Module):
         return x - 3
 
 
-def drawn(*shape: int) -> Any:
+def normal(*shape: int) -> Any:
     """Return the same normal numbers each time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def settled(module: nn.Module) -> nn.Module:
+def settle(module: nn.Module) -> nn.Module:
     """Return a module for inference whose norms have statistics."""
     for part in module.modules():
         if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
@@ -196,7 +196,7 @@ def of(make: Callable[[], nn.Module], *args: Any) -> Callable[[], Made]:
 
     def made() -> Made:
         torch.manual_seed(0)
-        return settled(make()), args
+        return settle(make()), args
 
     return made
 
@@ -206,12 +206,12 @@ def operator(function: Callable[..., Any], *args: Any) -> Callable[[], Made]:
     return lambda: (Of(function).eval(), args)
 
 
-IMAGE, TOKENS = drawn(1, 3, 32, 32), torch.arange(1, 10)[None]
+IMAGE, TOKENS = normal(1, 3, 32, 32), torch.arange(1, 10)[None]
 NETWORKS = [
-    Program("cnn", of(Cnn, drawn(1, 3, 16, 16))),
+    Program("cnn", of(Cnn, normal(1, 3, 16, 16))),
     Program("encoder", of(Encoder, TOKENS)),
     Program("decoder", of(Decoder, TOKENS)),
-    Program("recurrent", of(Recurrent, drawn(2, 5, 8))),
+    Program("recurrent", of(Recurrent, normal(2, 5, 8))),
     Program("vit", of(Vit, IMAGE)),
     Program("unet", of(Unet, IMAGE)),
 ]
@@ -225,31 +225,31 @@ def _put(x: Any, mask: Any) -> Any:
 
 
 OPERATORS = [
-    Program("put", operator(_put, drawn(2, 5), MASK)),
-    Program("remainder", operator(lambda x: torch.remainder(x, -0.7) + x, drawn(3, 5))),
-    Program("moments", operator(lambda x: torch.var(x, 1) + torch.std(x, 1, False), drawn(3, 6))),
-    Program("running", operator(lambda x: x.logcumsumexp(1) + x.cumsum(0), drawn(3, 6))),
-    Program("unfold", operator(lambda x: F.unfold(x, 3, stride=2, padding=1), drawn(1, 2, 6, 6))),
+    Program("put", operator(_put, normal(2, 5), MASK)),
+    Program("remainder", operator(lambda x: torch.remainder(x, -0.7) + x, normal(3, 5))),
+    Program("moments", operator(lambda x: torch.var(x, 1) + torch.std(x, 1, False), normal(3, 6))),
+    Program("running", operator(lambda x: x.logcumsumexp(1) + x.cumsum(0), normal(3, 6))),
+    Program("unfold", operator(lambda x: F.unfold(x, 3, stride=2, padding=1), normal(1, 2, 6, 6))),
     Program(
         "grid",
         operator(
             lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=True),
-            drawn(1, 2, 5, 5), drawn(1, 4, 4, 2),
+            normal(1, 2, 5, 5), normal(1, 4, 4, 2),
         ),
     ),
     Program(
         "scatter",
         operator(
             lambda x, i: torch.zeros(4, 8).scatter_add(0, i, x),
-            drawn(4, 8), torch.arange(32).reshape(4, 8) % 4,
+            normal(4, 8), torch.arange(32).reshape(4, 8) % 4,
         ),
     ),
-    Program("roll", operator(lambda x: x.roll((1, -2), (0, 1)).flip(0), drawn(4, 5))),
-    Program("sorted", operator(lambda x: x.topk(3, 1)[0] * x.argsort(1)[:, :3], drawn(4, 6))),
-    Program("pad", operator(lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"), drawn(1, 2, 5, 5))),
-    Program("shuffle", operator(lambda x: F.pixel_shuffle(x, 2).amax(1), drawn(1, 8, 3, 3))),
-    Program("einsum", operator(lambda x, y: torch.einsum("bij,bkj->bik", x, y), drawn(2, 3, 4),
-                               drawn(2, 5, 4))),
+    Program("roll", operator(lambda x: x.roll((1, -2), (0, 1)).flip(0), normal(4, 5))),
+    Program("sorted", operator(lambda x: x.topk(3, 1)[0] * x.argsort(1)[:, :3], normal(4, 6))),
+    Program("pad", operator(lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"), normal(1, 2, 5, 5))),
+    Program("shuffle", operator(lambda x: F.pixel_shuffle(x, 2).amax(1), normal(1, 8, 3, 3))),
+    Program("einsum", operator(lambda x, y: torch.einsum("bij,bkj->bik", x, y), normal(2, 3, 4),
+                               normal(2, 5, 4))),
 ]  # fmt: skip
 
 WINDOW = torch.arange(1, 17, dtype=torch.float32).reshape(1, 1, 4, 4)
@@ -257,8 +257,8 @@ CHOSEN = torch.tensor([[True] * 4 + [False] * 4])
 PUBLIC = [
     Program(
         "pytorch#186146",
-        operator(lambda x, m, y: x.masked_scatter(m.unsqueeze(-1), y) * 2, drawn(1, 8, 6), CHOSEN,
-                 drawn(4, 6)),
+        operator(lambda x, m, y: x.masked_scatter(m.unsqueeze(-1), y) * 2, normal(1, 8, 6), CHOSEN,
+                 normal(4, 6)),
         wrong="aten.masked_scatter",
     ),
     Program(
@@ -275,22 +275,23 @@ PUBLIC = [
     ),
     Program(
         "pytorch#183523",
-        operator(lambda x: F.interpolate(x, size=(1, 1), mode="bilinear") * 2, drawn(1, 3, 10, 10)),
+        operator(lambda x: F.interpolate(x, size=(1, 1), mode="bilinear") * 2,
+                 normal(1, 3, 10, 10)),
         wrong="aten.upsample_bilinear2d",
     ),
     Program(
         "pytorch#183546",
         operator(
             lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", antialias=True) * 2,
-            drawn(1, 2, 12, 16),
+            normal(1, 2, 12, 16),
         ),
         wrong="aten._upsample_bilinear2d_aa",
     ),
     Program(
-        "floor_divide", operator(lambda x: torch.tanh(x) // 0.3, drawn(3, 5)), ("older",),
+        "floor_divide", operator(lambda x: torch.tanh(x) // 0.3, normal(3, 5)), ("older",),
         "aten.floor_divide",
     ),
-    Program("if", of(Apart, drawn(3, 4).abs()), ("older",), "aten.sub", (-drawn(3, 4).abs(),)),
+    Program("if", of(Apart, normal(3, 4).abs()), ("older",), "aten.sub", (-normal(3, 4).abs(),)),
 ]  # fmt: skip
 
 
@@ -299,7 +300,7 @@ def libraries() -> Iterator[Program]:
     try:
         import torchvision.models as vision
 
-        picture = drawn(1, 3, 64, 64)
+        picture = normal(1, 3, 64, 64)
         for name in ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1"):
             yield Program(f"torchvision.{name}", of(getattr(vision, name), picture))
         build = of(lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None),
@@ -313,7 +314,7 @@ def libraries() -> Iterator[Program]:
         for name, size in (("vit_tiny_patch16_224", 224), ("convnext_atto", 64),
                            ("mobilevit_xxs", 64), ("efficientnet_lite0", 64),
                            ("mixer_s32_224", 224), ("repvgg_a0", 64)):  # fmt: skip
-            make = of(lambda name=name: timm.create_model(name), drawn(1, 3, size, size))
+            make = of(lambda name=name: timm.create_model(name), normal(1, 3, size, size))
             yield Program(f"timm.{name}", make)
     except ImportError:
         pass

@@ -254,7 +254,9 @@ def _text(host: Host, lines: list[str]) -> str:
     return "\n".join([_HEAD.rstrip("\n"), *layer_lines, _MIDDLE.rstrip("\n"), *body, _TAIL])
 
 
-def varied(place: Path, host_name: str, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+def write_cases(
+    place: Path, host_name: str, kind: str, rng: np.random.Generator
+) -> Iterator[Drawn]:
     """Yield a file that is no export of its program, as its party names, and a healthy one."""
     host = HOSTS[host_name]
     lines = [*host.forward]
@@ -336,4 +338,4 @@ def varied_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
         host = draw_host(kind, rng)
         place = folder / f"{seed}-{number}-{kind.replace(' ', '-')}"
         place.mkdir(parents=True)
-        yield from varied(place, host, kind, rng)
+        yield from write_cases(place, host, kind, rng)

@@ -27,7 +27,7 @@ from .judge import Score, scores
 from .planted_cases import WAYS, planted_cases
 from .real_cases import RUN, real_cases
 from .report import page, table
-from .shipped import shipped
+from .shipped import installed_models
 
 REAL, PLANTED = (140, 44), (114, 28)
 """Faulty and healthy ones."""
@@ -61,7 +61,7 @@ def draw(arguments: argparse.Namespace, folder: Path) -> list[Case]:
         cases += real_cases(folder, arguments.seed, *REAL, parties)
     if arguments.only != "real":
         many = (arguments.cases or PLANTED[0], PLANTED[1])
-        models = shipped(ROOT / ".models")
+        models = installed_models(ROOT / ".models")
         planted = planted_cases(folder, models, arguments.seed, *many, arguments.ways or (), before)
     cases = cases[::before] + planted
     cases = [case for case in cases if arguments.kind is None or arguments.kind in case.kind]

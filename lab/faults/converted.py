@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from .exported import EXPORTED, _given, _set
+from .exported import EXPORTED, _attributes, _set
 from .hosts import Net, bert, cnn, encoder
 from .planting import KINDS, Plant, Planted, identity, one_of, replace
 
@@ -65,7 +65,7 @@ def trees(rng: np.random.Generator) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def _listed(op: str, names: tuple[str, ...]) -> Plant:
+def _change_list(op: str, names: tuple[str, ...]) -> Plant:
     """Some numbers in an attribute that is a list are others."""
 
     def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
@@ -73,7 +73,7 @@ def _listed(op: str, names: tuple[str, ...]) -> Plant:
         if node is None:
             return None
         name = str(rng.choice(names))
-        values = np.array(_given(node)[name])
+        values = np.array(_attributes(node)[name])
         at = rng.choice(len(values), max(1, len(values) // 8), replace=False)
         if values.dtype.kind == "f":
             values[at] = values[at] * -1.5 + 0.3
@@ -117,7 +117,7 @@ def quantized_by_library(rng: np.random.Generator) -> onnx.ModelProto:
         return onnx.load(after)
 
 
-def fused(rng: np.random.Generator) -> onnx.ModelProto:
+def fused_network(rng: np.random.Generator) -> onnx.ModelProto:
     """A network as ONNX Runtime saves it after its rewrites, with operators of its own."""
     model = _net([encoder, cnn][int(rng.integers(2))], rng)
     options = onnxruntime.SessionOptions()
@@ -188,18 +188,18 @@ def large(rng: np.random.Generator) -> onnx.ModelProto:
 _TREES = "TreeEnsembleRegressor"
 _ALL = {**KINDS, **EXPORTED}
 CONVERTED: dict[str, tuple[Make, Plant]] = {
-    "trees: leaves": (trees, _listed(_TREES, ("target_weights", "target_ids"))),
-    "trees: thresholds": (trees, _listed(_TREES, ("nodes_values", "nodes_featureids"))),
-    "trees: scaler": (trees, _listed("Scaler", ("offset", "scale"))),
+    "trees: leaves": (trees, _change_list(_TREES, ("target_weights", "target_ids"))),
+    "trees: thresholds": (trees, _change_list(_TREES, ("nodes_values", "nodes_featureids"))),
+    "trees: scaler": (trees, _change_list("Scaler", ("offset", "scale"))),
     "embedding: rows shifted": (lambda rng: _net(bert, rng), rows),
     "quantized by a library: columns": (quantized_by_library, _integers(_columns)),
     "quantized by a library: rows": (quantized_by_library, _integers(_rows)),
     "quantized by a library: integer": (quantized_by_library, _integers(_element)),
     "quantized by a library: number": (quantized_by_library, _ALL["number"]),
     "quantized by a library: another operator": (quantized_by_library, _ALL["another operator"]),
-    "fused by a library: element": (fused, _ALL["element"]),
-    "fused by a library: switch": (fused, _ALL["attribute"]),
-    "fused by a library: channels": (fused, _ALL["channels"]),
+    "fused by a library: element": (fused_network, _ALL["element"]),
+    "fused by a library: switch": (fused_network, _ALL["attribute"]),
+    "fused by a library: channels": (fused_network, _ALL["channels"]),
     "large: element": (large, _ALL["element"]),
     "large: another operator": (large, _ALL["another operator"]),
     "large: channels": (large, _ALL["channels"]),

@@ -14,7 +14,7 @@ from .planting import Plant, Planted, identity, one_of, replace, weights_of
 Place = tuple[onnx.NodeProto, str, Any]
 
 
-def _given(node: onnx.NodeProto) -> dict[str, Any]:
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
@@ -24,7 +24,7 @@ def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
     node.attribute.extend([*kept_attributes, onnx.helper.make_attribute(name, value)])
 
 
-def _placed(rng: np.random.Generator, places: Iterator[Place], cause: str) -> Planted | None:
+def _place_value(rng: np.random.Generator, places: Iterator[Place], cause: str) -> Planted | None:
     drawn = one_of(rng, list(places))
     if drawn is None:
         return None
@@ -52,13 +52,13 @@ def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
     def places() -> Iterator[Place]:
         for node in model.graph.node:
-            axis = _given(node).get("axis")
+            axis = _attributes(node).get("axis")
             if node.op_type in {"Softmax", "Concat", "Split", "TopK", "Gather", "LogSoftmax"}:
                 for value in (0, 1, 2, -1, -2):
                     if axis is not None and value != axis:
                         yield node, "axis", value
 
-    return _placed(rng, places(), "attribute")
+    return _place_value(rng, places(), "attribute")
 
 
 def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
@@ -67,7 +67,7 @@ def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     candidates: list[tuple[onnx.NodeProto, list[int] | None, np.ndarray]] = []
     for node in model.graph.node:
         if node.op_type.startswith("Reduce"):
-            own_axes = _given(node).get("axes")
+            own_axes = _attributes(node).get("axes")
             if own_axes is not None:
                 candidates.append((node, list(own_axes), np.array(own_axes)))
             elif len(node.input) > 1 and node.input[1] in weights:
@@ -89,14 +89,14 @@ def order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
     def places() -> Iterator[Place]:
         for node in model.graph.node:
-            perm = _given(node).get("perm")
+            perm = _attributes(node).get("perm")
             for i in range(len(perm or ())):
                 for j in range(i):
                     swapped = list(perm)
                     swapped[i], swapped[j] = swapped[j], swapped[i]
                     yield node, "perm", swapped
 
-    return _placed(rng, places(), "attribute")
+    return _place_value(rng, places(), "attribute")
 
 
 def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
@@ -116,12 +116,12 @@ def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
     def places() -> Iterator[Place]:
         for node in model.graph.node:
-            attributes = _given(node)
+            attributes = _attributes(node)
             for name, value in words.get(node.op_type, ()):
                 if attributes.get(name) != (value.encode() if isinstance(value, str) else value):
                     yield node, name, value
 
-    plan = _placed(rng, places(), "attribute")
+    plan = _place_value(rng, places(), "attribute")
     return plan and plan._replace(causes=("attribute", "epsilon"))
 
 

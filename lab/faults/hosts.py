@@ -222,7 +222,7 @@ def resnet50(net: Net, embed: Embed, at: float) -> str:
         return net.same("BatchNormalization", tensor, *_statistics(net, net.shapes[tensor][1]))
 
     trunk = net.same("Relu", norm(net.conv(net.input("image", (1, 3, 24, 24)), 8, kernel=7)))
-    trunk = _pooled(net, trunk)
+    trunk = _pool(net, trunk)
     place, block = min(int(at * 16), 15), 0
     for stage, count in enumerate((3, 4, 6, 3)):
         for _ in range(count):
@@ -239,7 +239,7 @@ def resnet50(net: Net, embed: Embed, at: float) -> str:
                 trunk = embed(net, trunk) if block == place else trunk
                 block += 1
         if stage in (1, 2):
-            trunk = _pooled(net, trunk)
+            trunk = _pool(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, 128))
     output = net.node("Gemm", pooled, net.weight(128, 20, fan_in=128), net.weight(20, fan_in=4))
     return net.shaped(output, (1, 20))
@@ -331,13 +331,13 @@ def unet(net: Net, embed: Embed, at: float) -> str:
             trunk = _double(net, trunk, width * (level + 1))
             trunk = embed(net, trunk) if place == f"down{level}" else trunk
             skips.append(trunk)
-            trunk = _pooled(net, trunk)
+            trunk = _pool(net, trunk)
     with net.scope("mid"):
         trunk = _double(net, trunk, width * 3)
         trunk = embed(net, trunk) if place == "bottom" else trunk
     for level in (1, 0):
         with net.scope(f"up.{level}"):
-            trunk = _doubled(net, trunk)
+            trunk = _double_size(net, trunk)
             batch, depth, height, length = net.shapes[trunk]
             skip = skips[level]
             joined = net.node("Concat", trunk, skip, axis=1)
@@ -352,13 +352,13 @@ def _double(net: Net, tensor: str, width: int) -> str:
     return net.same("Tanh", net.conv(output, width, gain=1.5))
 
 
-def _pooled(net: Net, tensor: str) -> str:
+def _pool(net: Net, tensor: str) -> str:
     batch, width, height, length = net.shapes[tensor]
     output = net.node("MaxPool", tensor, kernel_shape=[2, 2], strides=[2, 2])
     return net.shaped(output, (batch, width, height // 2, length // 2))
 
 
-def _doubled(net: Net, tensor: str) -> str:
+def _double_size(net: Net, tensor: str) -> str:
     batch, width, height, length = net.shapes[tensor]
     scales = net.constant([1, 1, 2, 2])
     output = net.node("Resize", tensor, net.region(), scales, mode="nearest")
@@ -372,7 +372,7 @@ HOSTS: dict[str, Callable[[Net, Embed, float], str]] = {
 }
 
 
-def quantized(net: Net, embed: Embed, at: float) -> str:
+def quantized_network(net: Net, embed: Embed, at: float) -> str:
     """Convolutions and products between pairs of QuantizeLinear and DequantizeLinear."""
     width, blocks = int(net.rng.choice([6, 8])), int(net.rng.integers(3, 6))
     place = min(int(at * blocks), blocks - 1)

@@ -105,7 +105,7 @@ INVALID: dict[str, Callable[[Net, str], str]] = {
 """What adds a node to a network that is against the specification."""
 
 
-def embedded(kind: str) -> Callable[[Net, str], str]:
+def embed_invalid(kind: str) -> Callable[[Net, str], str]:
     """Add an invalid node, which is to be found."""
 
     def build(net: Net, t: str) -> str:
@@ -115,7 +115,7 @@ def embedded(kind: str) -> Callable[[Net, str], str]:
     return build
 
 
-def declared(model: onnx.ModelProto, rng: np.random.Generator) -> str:
+def declare_type(model: onnx.ModelProto, rng: np.random.Generator) -> str:
     """Declare another data type for the output of a node; return the node's name."""
     nodes = [n for n in model.graph.node if n.op_type in ("Add", "Mul", "MatMul", "Conv", "Gemm")]
     ends = {value.name for value in model.graph.output}
@@ -125,7 +125,9 @@ def declared(model: onnx.ModelProto, rng: np.random.Generator) -> str:
     return node.name or node.output[0]
 
 
-def indexed(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[str, dict[str, np.ndarray]]:
+def add_lookup(
+    model: onnx.ModelProto, rng: np.random.Generator
+) -> tuple[str, dict[str, np.ndarray]]:
     """Add rows of a table, which an input chooses, to the first input; return the node that looks
     them up, and indices of which one does not exist.
     """

@@ -69,7 +69,7 @@ class _Drawn:
         )
 
 
-def joined(rng: np.random.Generator) -> onnx.ModelProto:
+def join_parts(rng: np.random.Generator) -> onnx.ModelProto:
     """Parts that are joined along an axis, and perhaps moved or padded behind that."""
     net = _Drawn(rng)
     axis = int(rng.choice([0, 1, -1]))
@@ -88,7 +88,7 @@ def joined(rng: np.random.Generator) -> onnx.ModelProto:
     return net.model(output)
 
 
-def filled(rng: np.random.Generator) -> onnx.ModelProto:
+def fill_logits(rng: np.random.Generator) -> onnx.ModelProto:
     """Logits, some of which a mask suppresses, or which stand in a larger tensor of a constant."""
     net = _Drawn(rng)
     width = int(rng.integers(8, 24))
@@ -142,7 +142,7 @@ def quantized_together(model: onnx.ModelProto, rng: np.random.Generator) -> Plan
 
 
 JOINED: dict[str, tuple[Make, Plant]] = {
-    "parts: joined": (joined, small_weight),
-    "parts: filled": (filled, small_weight),
-    "parts: quantized together": (joined, quantized_together),
+    "parts: joined": (join_parts, small_weight),
+    "parts: filled": (fill_logits, small_weight),
+    "parts: quantized together": (join_parts, quantized_together),
 }

@@ -84,7 +84,7 @@ def score(folder: Path, case: Case) -> Score:
         document = json.loads(out)
     except ValueError:
         last = [text for text in (error or out).splitlines() if text.strip()][-1:] or ["nothing"]
-        wrong = None if not _named(case) else False
+        wrong = None if not _names_node(case) else False
         return Score(
             case,
             False,
@@ -96,7 +96,7 @@ def score(folder: Path, case: Case) -> Score:
             seconds,
             f"exit code {code}: {last[0][:200]}",
         )
-    result = compared(case, document, code, seconds)
+    result = compare_culprits(case, document, code, seconds)
     remedies = [culprit.get("remedy") or {} for culprit in document.get("culprits", [])]
     commands = dict.fromkeys(remedy["command"] for remedy in remedies if remedy.get("proven"))
     fixes = [_mends(folder / case.name, case, command) for command in commands if command]
@@ -134,14 +134,14 @@ def _mends(folder: Path, case: Case, command: str) -> bool:
     return True
 
 
-def _named(case: Case) -> bool:
+def _names_node(case: Case) -> bool:
     return any(culprit.rewrites for culprit in case.culprits)
 
 
-def compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
+def compare_culprits(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
     verdict, culprits = document.get("verdict"), document.get("culprits", [])
     notes = CODES.get(str(verdict)) == code
-    full_name = f"{verdict}: " + "; ".join(_shown(culprit) for culprit in culprits)
+    full_name = f"{verdict}: " + "; ".join(_describe(culprit) for culprit in culprits)
     if not case.culprits:
         blamed = [culprit for culprit in culprits if culprit.get("cause") not in NOBODY]
         clean = (not blamed and verdict != "fault") or bool(culprits and not blamed)
@@ -155,7 +155,7 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
     else:
         innocent = all(_nodes(culprit) <= allowed for culprit in culprits)
     rewrite = None
-    if _named(case):
+    if _names_node(case):
         rewrite = all(
             match is not None
             and any(name in str(match.get("rewrite")) for name in culprit.rewrites)
@@ -208,6 +208,6 @@ def _line(culprit: dict[str, Any]) -> int:
     return int(line) if line.isdigit() else 0
 
 
-def _shown(culprit: dict[str, Any]) -> str:
+def _describe(culprit: dict[str, Any]) -> str:
     words = (culprit.get(key) for key in ("nodes", "party", "cause", "rewrite", "origin"))
     return " ".join(str(word) for word in words if word)

@@ -15,7 +15,7 @@ from .planting import KINDS, Plant, Planted, identity, one_of, replace
 STEPS, WIDTH = 6, 12
 
 
-def looped(net: Net, embed: Embed, at: float) -> str:
+def loop_network(net: Net, embed: Embed, at: float) -> str:
     """A state that a Loop moves on, step by step, and what it was at each step."""
     start = dense(net, net.input("frames", (1, 3, WIDTH)), WIDTH)
     start = net.same("Tanh", embed(net, start))
@@ -34,7 +34,7 @@ def looped(net: Net, embed: Embed, at: float) -> str:
     return dense(net, net.same("Add", net.shaped(last, (1, 3, WIDTH)), mean), 5)
 
 
-def scanned(net: Net, embed: Embed, at: float) -> str:
+def scan_network(net: Net, embed: Embed, at: float) -> str:
     """A recurrence over time, written as a Scan."""
     trunk = net.same("Tanh", embed(net, net.input("steps", (1, STEPS, WIDTH))))
     steps = net.reshape(trunk, (STEPS, WIDTH))
@@ -50,7 +50,7 @@ def scanned(net: Net, embed: Embed, at: float) -> str:
     return dense(net, net.reshape(joined, (1, STEPS, WIDTH)), 4)
 
 
-def branched(net: Net, embed: Embed, at: float) -> str:
+def branch_network(net: Net, embed: Embed, at: float) -> str:
     """Two ways through a block; the data choose."""
     trunk = layer_norm(net, dense(net, net.input("x", (1, 4, WIDTH)), WIDTH))
     trunk = embed(net, trunk)
@@ -101,7 +101,7 @@ class _Body:
         return helper.make_graph(self._nodes, self._name, self._inputs, list(infos), self._weights)
 
 
-HOLDING = {"looped": looped, "scanned": scanned, "branched": branched}
+HOLDING = {"looped": loop_network, "scanned": scan_network, "branched": branch_network}
 
 
 def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
@@ -147,7 +147,7 @@ def trips(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted((identity(node),), ("weight", "attribute", "structure"))
 
 
-def inverted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def swap_branches(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The branches of an If have changed places."""
     node = one_of(rng, [node for node in model.graph.node if node.op_type == "If"])
     if node is None:
@@ -174,10 +174,10 @@ INSIDE: dict[str, tuple[Nested, Plant]] = {
     for name, host in HOLDING.items()
     for kind in ("element", "scaled", "another operator", "channels", "transposed")
 } | {
-    "looped: one round less": (looped, trips),
-    "scanned: backwards": (scanned, backwards),
-    "branched: inverted": (branched, inverted),
-    "looped: element": (looped, KINDS["element"]),
-    "scanned: swapped": (scanned, KINDS["another operator"]),
-    "branched: epsilon": (branched, KINDS["epsilon"]),
+    "looped: one round less": (loop_network, trips),
+    "scanned: backwards": (scan_network, backwards),
+    "branched: inverted": (branch_network, swap_branches),
+    "looped: element": (loop_network, KINDS["element"]),
+    "scanned: swapped": (scan_network, KINDS["another operator"]),
+    "branched: epsilon": (branch_network, KINDS["epsilon"]),
 }

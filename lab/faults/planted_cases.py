@@ -20,14 +20,14 @@ from polygraphy.json import save_json
 from .case import Case, Culprit
 from .converted import CONVERTED
 from .exported import EXPORTED
-from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantized, unet
-from .invalid import INVALID, declared, embedded, indexed
+from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantized_network, unet
+from .invalid import INVALID, add_lookup, declare_type, embed_invalid
 from .joined import JOINED
 from .nested import INSIDE
 from .other_hosts import OTHERS
-from .planting import KINDS, Planted, planted, renamed, unnamed
+from .planting import KINDS, Planted, plant_fault, remove_names, rename_all
 from .programs import PROGRAMS, programs
-from .real_cases import distance, drawn
+from .real_cases import distance, random_inputs
 from .stateful import STATES, healthy_states, stateful
 from .wired import WIRED
 
@@ -58,11 +58,11 @@ def planted_cases(
     only with these, of `WAYS`; cases that compare with something else are left out then.
     """
     kinds = [kind for kind in PLANTS if kind != "quantization"]
-    turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
-    turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
+    turns: list[Maker] = [change_maker(kind, ways or WAYS) for kind in kinds]
+    turns += [nested_maker(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
     healthy_makers: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
-        turns += [quantized_case, not_numbers, not_numbers, _half, _half, _hidden, two]
+        turns += [quantized_case, not_numbers, not_numbers, _half, _half, _hide_change, two]
         turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
         turns += [_from(stateful, kind) for kind in STATES]
         turns += [_from(programs, kind) for kind in PROGRAMS]
@@ -193,7 +193,7 @@ def against(
     """Write what the command compares with; return its name and the options."""
     way = str(rng.choice(ways))
     if way == "saved outputs":
-        _saved(place, healthy, data)
+        _save_results(place, healthy, data)
         return way, ("--golden", "golden.json", "--load-inputs", "inputs.json")
     if way == "golden":
         tensors = [name for node in healthy.graph.node for name in node.output if name]
@@ -204,11 +204,11 @@ def against(
             onnx.ValueInfoProto(name=name) for name in tensors if name not in output_names
         )
         onnx.save(marked, place / "marked.onnx")
-        _saved(place, marked, data)
+        _save_results(place, marked, data)
         return way, ("--golden", "golden.json", "--load-inputs", "inputs.json")
     reference = healthy
     if way == "renamed":
-        reference = renamed(healthy)
+        reference = rename_all(healthy)
     if way == "optimized":
         session = onnxruntime.SessionOptions()
         session.log_severity_level = 4
@@ -222,7 +222,7 @@ def against(
     return way, ("--reference", "reference.onnx", *options)
 
 
-def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> None:
+def _save_results(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> None:
     """Save data and results, as `polygraphy run --save-outputs` does."""
     from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
     from polygraphy.comparator import Comparator
@@ -232,7 +232,7 @@ def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> 
     save_json([data], str(place / "inputs.json"))
 
 
-def changed(kind: str, ways: Sequence[str] = WAYS) -> Maker:
+def change_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
     """A weight, an attribute or the structure is another."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
@@ -242,16 +242,16 @@ def changed(kind: str, ways: Sequence[str] = WAYS) -> Maker:
             healthy, data, options = models[name]
         else:
             name, healthy = "host", host(rng)
-            data = drawn(healthy, number)
-        plan = planted(healthy, kind, rng, PLANTS)
-        return _planted(
+            data = random_inputs(healthy, number)
+        plan = plant_fault(healthy, kind, rng, PLANTS)
+        return _write_fault(
             folder, rng, number, (healthy, data, options), plan, f"{kind}: {name}", ways
         )
 
     return maker
 
 
-def held(kind: str, ways: Sequence[str] = WAYS) -> Maker:
+def nested_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
     """A fault of its own in a network that holds graphs, or that a library made of another."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
@@ -261,15 +261,15 @@ def held(kind: str, ways: Sequence[str] = WAYS) -> Maker:
         else:
             make, plant = {**CONVERTED, **JOINED}[kind]
             healthy = make(rng)
-        plan = planted(healthy, kind, rng, {kind: plant})
-        return _planted(
-            folder, rng, number, (healthy, drawn(healthy, number), ()), plan, kind, ways
+        plan = plant_fault(healthy, kind, rng, {kind: plant})
+        return _write_fault(
+            folder, rng, number, (healthy, random_inputs(healthy, number), ()), plan, kind, ways
         )
 
     return maker
 
 
-def _planted(
+def _write_fault(
     folder: Path,
     rng: np.random.Generator,
     number: int,
@@ -295,7 +295,7 @@ def _planted(
         return None
     if rng.random() < 0.2:
         plan = plan._replace(nodes=_first_outputs(faulty, plan.nodes) or plan.nodes)
-        faulty = unnamed(faulty)
+        faulty = remove_names(faulty)
         way += ", unnamed nodes"
     onnx.save(faulty, place / "model.onnx")
     return _case(place, f"{kind}, {way}", words, (_culprit(plan),))
@@ -309,12 +309,12 @@ def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str,
 def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
     """Two faults at once, in different nodes."""
     healthy = host(rng)
-    data = drawn(healthy, number)
+    data = random_inputs(healthy, number)
     kinds = rng.choice(["element", "scaled", "attribute", "epsilon", "dropped"], 2, replace=False)
-    first = planted(healthy, str(kinds[0]), rng)
+    first = plant_fault(healthy, str(kinds[0]), rng)
     if first is None or not shows(healthy, first[0], data):
         return None
-    second = planted(first[0], str(kinds[1]), rng)
+    second = plant_fault(first[0], str(kinds[1]), rng)
     if second is None or not shows(first[0], second[0], data):
         return None
     if set(first[1].nodes) & set(second[1].nodes):
@@ -328,9 +328,9 @@ def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> 
 def quantized_case(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    healthy = host(rng, quantized)
-    data = drawn(healthy, number)
-    plan = planted(healthy, "quantization", rng)
+    healthy = host(rng, quantized_network)
+    data = random_inputs(healthy, number)
+    plan = plant_fault(healthy, "quantization", rng)
     if plan is None or not shows(healthy, plan[0], data):
         return None
     place = _place(folder, number)
@@ -349,7 +349,7 @@ def invalid(kind: str) -> Maker:
         name = str(rng.choice(list(HOSTS)))
         net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
         try:
-            model = net.model(HOSTS[name](net, embedded(kind), rng.random()))
+            model = net.model(HOSTS[name](net, embed_invalid(kind), rng.random()))
         except onnx.checker.ValidationError:
             return None
         return _invalid_case(
@@ -364,7 +364,7 @@ def _wrongly_declared(
 ) -> Case | None:
     """The graph declares another data type for a tensor than its node computes."""
     model = host(rng)
-    return _invalid_case(folder, rng, number, model, "invalid: declared", declared(model, rng))
+    return _invalid_case(folder, rng, number, model, "invalid: declared", declare_type(model, rng))
 
 
 def _wrong_index(
@@ -372,8 +372,8 @@ def _wrong_index(
 ) -> Case | None:
     """The data hold an index that does not exist."""
     model = host(rng, HOSTS[str(rng.choice(["cnn", "encoder"]))] if "cnn" in HOSTS else cnn)
-    node, more = indexed(model, rng)
-    data = {**drawn(model, number), **more}
+    node, more = add_lookup(model, rng)
+    data = {**random_inputs(model, number), **more}
     place = _place(folder, number)
     save_json([data], str(place / "inputs.json"))
     onnx.save(model, place / "model.onnx")
@@ -400,7 +400,7 @@ def _invalid_case(
 
 def _is_run(model: Path) -> bool:
     """Return whether ONNX Runtime runs a model, in a process of its own."""
-    data = drawn(onnx.load(model), 0)
+    data = random_inputs(onnx.load(model), 0)
     try:
         call_isolated(
             lambda: outputs(onnx.load(model), data), what="ONNX Runtime", timeout=60, is_silent=True
@@ -437,7 +437,7 @@ def not_numbers(folder: Path, rng: np.random.Generator, models: Models, number: 
         net.model(HOSTS[name](net, not_a_number(op, broken), at))
         for net, broken in zip(nets, (False, True))
     ]
-    data = drawn(pair_of_models[0], number)
+    data = random_inputs(pair_of_models[0], number)
     if not shows(pair_of_models[0], pair_of_models[1], data):
         return None
     place = _place(folder, number)
@@ -519,14 +519,16 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
     return case
 
 
-def _hidden(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+def _hide_change(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
     """A weight in half precision is another, by less than `run --rtol auto` notices."""
     healthy = host(rng)
-    plan = planted(healthy, "slightly", rng, PLANTS)
+    plan = plant_fault(healthy, "slightly", rng, PLANTS)
     if plan is None:
         return None
     faulty, planted_fault = half(plan[0]), plan[1]
-    data = drawn(healthy, number)
+    data = random_inputs(healthy, number)
     try:
         pairs = _both(half(healthy), faulty, data)
     except Exception:
@@ -556,10 +558,10 @@ def _healthy_reference(
     elif rng.random() < 0.2:
         name, (make, _) = list(JOINED.items())[int(rng.integers(len(JOINED)))]
         model = make(rng)
-        data = drawn(model, number)
+        data = random_inputs(model, number)
     else:
         name, model = "host", host(rng)
-        data = drawn(model, number)
+        data = random_inputs(model, number)
     place = _place(folder, number)
     try:
         way, words = against(place, rng, model, data, options, ways)
@@ -577,7 +579,7 @@ def _healthy_backends(
         name = str(rng.choice(list(models)))
         model, _, options = models[name]
     else:
-        build = [cnn, encoder, unet, quantized][int(rng.integers(4))]
+        build = [cnn, encoder, unet, quantized_network][int(rng.integers(4))]
         name, model = build.__name__, host(rng, build)
     place = _place(folder, number)
     onnx.save(model, place / "model.onnx")
@@ -632,8 +634,8 @@ def _other_data(folder: Path, rng: np.random.Generator, models: Models, number: 
 
     model = host(rng)
     place = _place(folder, number)
-    _saved(place, model, drawn(model, number))
-    save_json([drawn(model, number + 1000)], str(place / "inputs.json"))
+    _save_results(place, model, random_inputs(model, number))
+    save_json([random_inputs(model, number + 1000)], str(place / "inputs.json"))
     onnx.save(model, place / "model.onnx")
     words = ("--golden", "golden.json", "--load-inputs", "inputs.json")
     return _case(place, "healthy: other data", words)

@@ -84,7 +84,7 @@ def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted(tuple(map(identity, readers)), ("weight",))
 
 
-def scaled(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def scale_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A weight is half as large again."""
     drawn = one_of(rng, list(weights_of(model, 4)))
     if drawn is None:
@@ -94,7 +94,7 @@ def scaled(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted(tuple(map(identity, readers)), ("weight",))
 
 
-def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def transpose_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A square weight is transposed."""
     square = [
         (w, r) for w, r in weights_of(model, 9) if len(w.dims) == 2 and w.dims[0] == w.dims[1]
@@ -172,7 +172,7 @@ def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
     return Planted((identity(node),), ("attribute",))
 
 
-def swapped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def swap_inputs(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The two inputs of a node change places."""
     candidates = [
         node
@@ -188,7 +188,7 @@ def swapped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted((identity(node),), ("structure",))
 
 
-def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def drop_bias(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A bias is gone: the third input of a node, or the Add after a product."""
     weights = {weight.name for weight in model.graph.initializer}
     producers = {name: node for node in model.graph.node for name in node.output}
@@ -286,7 +286,7 @@ def missing(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted(tuple(map(identity, beside)), ("structure",))
 
 
-def rewired(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def rewire_sum(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A sum reads an earlier sum or product than it should."""
     weights = {weight.name for weight in model.graph.initializer}
     nodes = list(model.graph.node)
@@ -306,20 +306,20 @@ def rewired(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 Plant = Callable[[onnx.ModelProto, np.random.Generator], Planted | None]
 KINDS: dict[str, Plant] = {
     "element": element,
-    "scaled": scaled,
-    "transposed": transposed,
+    "scaled": scale_weight,
+    "transposed": transpose_weight,
     "epsilon": epsilon,
     "attribute": attribute,
-    "swapped": swapped,
-    "dropped": dropped,
+    "swapped": swap_inputs,
+    "dropped": drop_bias,
     "another operator": another,
     "missing": missing,
-    "rewired": rewired,
+    "rewired": rewire_sum,
     "quantization": quantization,
 }
 
 
-def planted(
+def plant_fault(
     model: onnx.ModelProto,
     kind: str,
     rng: np.random.Generator,
@@ -334,7 +334,7 @@ def planted(
     return None if plan is None else (copy, plan)
 
 
-def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
+def rename_all(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy in which every node, weight and tensor within has another name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -361,7 +361,7 @@ def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def unnamed(model: onnx.ModelProto) -> onnx.ModelProto:
+def remove_names(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy whose nodes have no names."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -34,19 +34,19 @@ def programs(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
         yield load(place / "case.json")
 
 
-def exported(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
+def export_case(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
     """Export a drawn program, and yield the case of a file that does not compute it; of a healthy
     file where the kind is ``healthy``.
     """
     from exports.drawn import FROZEN, OTHERS, frozen, other
-    from exports.varied import EDITED, FOREIGN, SIZED, draw_host, varied
+    from exports.varied import EDITED, FOREIGN, SIZED, draw_host, write_cases
 
     sized, other_kinds = [*FROZEN, *SIZED], [*OTHERS, *FOREIGN, *EDITED, "training"]
     kinds = {"frozen": sized, "healthy": sized + other_kinds}.get(kind, other_kinds)
     name = str(rng.choice(kinds))
     place.mkdir(parents=True, exist_ok=True)
     if name not in (*FROZEN, *OTHERS) or (name in FOREIGN and rng.random() < 0.5):
-        cases = varied(place, draw_host(name, rng), name, rng)
+        cases = write_cases(place, draw_host(name, rng), name, rng)
     else:
         cases = (frozen if name in FROZEN else other)(place, name, rng)
     for drawn in cases:
@@ -61,6 +61,6 @@ def exported(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
 
 if __name__ == "__main__":
     folder, kind_name, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    drawn_case = next(exported(folder, np.random.default_rng(seed), kind_name), None)
+    drawn_case = next(export_case(folder, np.random.default_rng(seed), kind_name), None)
     if drawn_case is not None:
         drawn_case.save(folder)

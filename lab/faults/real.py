@@ -82,7 +82,7 @@ def _uint8_trip(net: Net, t: str) -> str:
     return net.same("Add", net.same("Mul", output, net.constant(0.01)), t)
 
 
-def _padded(net: Net, t: str) -> str:
+def _pad(net: Net, t: str) -> str:
     pads = net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)
     return str(net.node("Pad", t, pads, net.constant(0.0)))
 
@@ -91,7 +91,7 @@ def _pad_average(net: Net, t: str) -> str:
     image = net.image(t)
     _, channels, height, width = net.shapes[image]
     with net.culprit():
-        padded = _padded(net, image)
+        padded = _pad(net, image)
         output = net.node(
             "AveragePool", padded, kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=0
         )
@@ -118,7 +118,7 @@ def _pad_average_inner(net: Net, t: str) -> str:
     """The same without cutting: the edges, which are wrong, go on by another way."""
     image = net.image(t)
     with net.culprit():
-        padded = _padded(net, image)
+        padded = _pad(net, image)
         output = net.node(
             "AveragePool",
             padded,
@@ -141,7 +141,7 @@ def _pad_max(stride: int) -> Callable[[Net, str], str]:
         low = net.same("Sub", image, net.constant(1.5))  # Mostly negative numbers.
         with net.culprit():
             output = net.node(
-                "MaxPool", _padded(net, low), kernel_shape=[3, 3], strides=[stride, stride]
+                "MaxPool", _pad(net, low), kernel_shape=[3, 3], strides=[stride, stride]
             )
         if stride == 1:
             output = net.shaped(output, net.shapes[image])
@@ -329,7 +329,7 @@ def _gemm_idle_transpose(net: Net, t: str) -> str:
 def _pad_average_counted(net: Net, t: str) -> str:
     image = net.image(t)
     with net.culprit():
-        output = net.node("AveragePool", _padded(net, image), kernel_shape=[3, 3])
+        output = net.node("AveragePool", _pad(net, image), kernel_shape=[3, 3])
     output = net.shaped(output, net.shapes[image])
     return net.same("Add", t, net.reshape(output, net.shapes[t]))
 
@@ -371,7 +371,7 @@ def _all_or_nothing(net: Net, t: str) -> str:
     return net.same("Add", t, net.same("Tanh", net.shaped(output, net.shapes[t])))
 
 
-def _sampled(net: Net, t: str) -> str:
+def _sample(net: Net, t: str) -> str:
     picture, grid = net.squeeze(t, 1, 2, 4, 5), net.squeeze(t, 1, 3, 4, 2)
     with net.culprit():
         output = net.node(
@@ -536,7 +536,7 @@ _PATTERNS = (
         opset=18,
     ),
     Fault("ReduceL1 over no axes", _all_or_nothing, FIRST, "1.16.3", cause="kernel", opset=18),
-    Fault("GridSample, bicubic", _sampled, FIRST, "1.16.3", cause="kernel", opset=16),
+    Fault("GridSample, bicubic", _sample, FIRST, "1.16.3", cause="kernel", opset=16),
     Fault(
         "Gemm, idle Transpose",
         _gemm_idle_transpose,

@@ -135,7 +135,7 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
     place = folder / case.name
     place.mkdir(parents=True)
     onnx.save(model, place / "model.onnx")
-    np.savez(place / "shown.npz", **drawn(model, number))
+    np.savez(place / "shown.npz", **random_inputs(model, number))
     case.save(place)
     return case
 
@@ -171,7 +171,7 @@ def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version:
     )
 
 
-def drawn(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
+def random_inputs(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
     """Normal data for every input, and words for those of integers."""
     rng = np.random.default_rng(seed)
     data = {}

@@ -22,7 +22,7 @@ FILES = {
 }
 
 
-def shipped(folder: Path) -> Models:
+def installed_models(folder: Path) -> Models:
     """Return those that are there."""
     models: Models = {}
     for name, (file, shapes, (low, high)) in FILES.items():

@@ -22,7 +22,7 @@ _SWITCHED = {"merged", "cached encoder"}
 """Decoders whose prompt is another branch."""
 
 
-def _drawn(rng: np.random.Generator, kind: str) -> Stateful:
+def _draw_fault(rng: np.random.Generator, kind: str) -> Stateful:
     """Draw a fault of a kind, a model that gets it, and its weights."""
     SHIFT.seed = int(rng.integers(2**20))
     correct: onnx.ModelProto | None
@@ -47,11 +47,11 @@ def _drawn(rng: np.random.Generator, kind: str) -> Stateful:
 
 def stateful(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
     """Write a model with a fault, if a step shows it, and yield its case."""
-    case = _drawn(rng, kind)
+    case = _draw_fault(rng, kind)
     if first_wrong_step(case) is None:
         return
     culprit = Culprit(tuple(sorted(case.wrong)), (), ("model",), CAUSES)
-    yield _written(place, case, f"states: {kind}, {case.name}", (culprit,))
+    yield _write_case(place, case, f"states: {kind}, {case.name}", (culprit,))
 
 
 def healthy_states(place: Path, rng: np.random.Generator) -> Iterator[Case]:
@@ -65,10 +65,10 @@ def healthy_states(place: Path, rng: np.random.Generator) -> Iterator[Case]:
         model, options = decoders.decoder(PLAIN[host])[0], "--steps 10"
     correct = model if rng.random() < 0.3 else None
     case = Stateful(host, "", model, correct, options=options)
-    yield _written(place, case, f"healthy: states, {host}", ())
+    yield _write_case(place, case, f"healthy: states, {host}", ())
 
 
-def _written(place: Path, case: Stateful, kind: str, culprits: tuple[Culprit, ...]) -> Case:
+def _write_case(place: Path, case: Stateful, kind: str, culprits: tuple[Culprit, ...]) -> Case:
     place.mkdir(parents=True, exist_ok=True)
     onnx.save(case.model, place / "model.onnx")
     words = ["diagnose", "model.onnx", "--onnxrt", *case.options.split(), "--format", "json"]

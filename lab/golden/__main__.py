@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from exports.command import diagnosed
+from exports.command import run_diagnose
 from faults.planted_cases import shows
 
 from polygraphy.adapters.onnx.run.half_precision import _WrappedEvaluator
@@ -36,7 +36,7 @@ from polygraphy.logger import G_LOGGER
 
 from .nodes import ROWS_OF_OPERATORS, model_of
 from .other_nodes import OTHER_ROWS
-from .planting import Fault, drawn, faults, two
+from .planting import Fault, draw_node, faults, two
 
 EXACT, NODE, CAUSE, OPEN, WRONG = WORDS = ("exact", "node", "cause", "open", "wrong")
 UNKNOWN = "changed"
@@ -58,7 +58,7 @@ def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
     for number in range(rounds):
         for position, row in enumerate((*ROWS_OF_OPERATORS, *OTHER_ROWS)):
             rng = np.random.default_rng([seed, number, position])
-            node = drawn(row, rng)
+            node = draw_node(row, rng)
             planted = list(faults(node, rng))
             double = two(node, rng)
             for fault in (*planted, *([double] if double else [])):
@@ -94,7 +94,7 @@ def _round_operands(node: Any, version: int, run: Any) -> Any:
     )
 
 
-def _saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dict[str, Any]:
+def _compute_saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dict[str, Any]:
     """Return all tensors of a model as they were saved."""
     if how == "tf32":
         return dict(_WrappedEvaluator(model).with_nodes(_round_operands)(feed))
@@ -133,18 +133,18 @@ def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
         if name and name not in outer
     )
     results = RunResults()
-    results.add([_saved(marked, case.feed, how)], runner_name="onnxrt")
+    results.add([_compute_saved(marked, case.feed, how)], runner_name="onnxrt")
     with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
         results.save(str(folder / "golden.json"))
         save_json([case.feed], str(folder / "inputs.json"))
     onnx.save(case.wrong, folder / "model.onnx")
     files = {name: folder / name for name in ("model.onnx", "golden.json", "inputs.json")}
     words = "{} --onnxrt --golden {} --load-inputs {}".format(*files.values())
-    code, document, text = diagnosed(words)
-    return _judged(case, code, document, text)
+    code, document, text = run_diagnose(words)
+    return _judge(case, code, document, text)
 
 
-def _judged(case: Case, code: int, document: dict[str, Any], text: str) -> tuple[str, str]:
+def _judge(case: Case, code: int, document: dict[str, Any], text: str) -> tuple[str, str]:
     culprits = document.get("culprits", [])
     named = {name for culprit in culprits for name in culprit["nodes"]}
     causes = {culprit["cause"] for culprit in culprits}

@@ -26,7 +26,7 @@ class Fault(NamedTuple):
     """Naming one of these, and nothing else, is right."""
 
 
-def drawn(row: Row, rng: Draw) -> Node:
+def draw_node(row: Row, rng: Draw) -> Node:
     """Return a healthy node of a row."""
     weights = {**row.weights(rng)}
     own_attributes = weights.pop("", {})
@@ -70,9 +70,9 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
             kept_attributes = {k: v for k, v in node.attributes.items() if k not in dropped}
             yield Fault("operator", node._replace(op=op, attributes=kept_attributes), STRUCTURE)
     for first, second in row.swaps:
-        yield Fault("inputs", node._replace(read=_swapped(node.read, first, second)), STRUCTURE)
+        yield Fault("inputs", node._replace(read=_swap(node.read, first, second)), STRUCTURE)
     for first, second in row.turns:
-        yield Fault("outputs", node._replace(made=_swapped(node.made, first, second)), STRUCTURE)
+        yield Fault("outputs", node._replace(made=_swap(node.made, first, second)), STRUCTURE)
     for name in row.optional:
         if name == node.read[-1]:
             yield Fault("absent", node._replace(read=node.read[:-1]), STRUCTURE)
@@ -184,7 +184,7 @@ def _weight(node: Node, name: str, value: Any) -> Node:
     return node._replace(weights={**node.weights, name: value})
 
 
-def _swapped(names: tuple[str, ...], first: int, second: int) -> tuple[str, ...]:
+def _swap(names: tuple[str, ...], first: int, second: int) -> tuple[str, ...]:
     swapped = list(names)
     swapped[first], swapped[second] = swapped[second], swapped[first]
     return tuple(swapped)

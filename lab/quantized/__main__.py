@@ -55,7 +55,7 @@ def rms_ratio(outputs: Any, reference: Any) -> float:
     return RmsRatio()(outputs, reference)
 
 
-def diagnosed(case: Case, within: float, metric: Any = None) -> tuple[Kept, float]:
+def diagnose_case(case: Case, within: float, metric: Any = None) -> tuple[Kept, float]:
     """Return what `diagnose` says, and in how many seconds."""
     diagnosis, start = Kept(), time.perf_counter()
     try:
@@ -92,7 +92,7 @@ def saturates(case: Case) -> bool:
 
 def healthy(case: Case) -> bool:
     """Whether nobody is blamed in a healthy model."""
-    diagnosis, seconds = diagnosed(case, 0.5 * case.value)
+    diagnosis, seconds = diagnose_case(case, 0.5 * case.value)
     # ONNX Runtime 1.32 drops a Relu before a QuantizeLinear to float8: not the model's fault.
     accepted = {"quantization", "rewrite"} | ({"saturation"} if saturates(case) else set())
     wrong = [cause for cause in causes(diagnosis) if cause[0] not in accepted]
@@ -103,10 +103,10 @@ def healthy(case: Case) -> bool:
     return is_right
 
 
-def planted(case: Case) -> tuple[bool, bool]:
+def judge_planted(case: Case) -> tuple[bool, bool]:
     """Whether the node and the cause are named."""
     assert case.fault is not None
-    diagnosis, seconds = diagnosed(case, 1.3 * case.healthy + 0.005)
+    diagnosis, seconds = diagnose_case(case, 1.3 * case.healthy + 0.005)
     named = [culprit for culprit in diagnosis.culprits if culprit["cause"] != "quantization"]
     opened = Switches(case.host, case.model).opened
     around = {
@@ -136,7 +136,7 @@ def planted(case: Case) -> tuple[bool, bool]:
 SHARES = (0.8, 0.5, 0.3)
 
 
-def searched(case: Case) -> list[dict[str, Any]]:
+def judge_search(case: Case) -> list[dict[str, Any]]:
     """Compare the nodes that are kept with those that trying all sets finds."""
     rows = []
     try:
@@ -158,7 +158,7 @@ def searched(case: Case) -> list[dict[str, Any]]:
             "target": target,
             "truth": size,
         }
-        diagnosis, seconds = diagnosed(case, target, rms_ratio)
+        diagnosis, seconds = diagnose_case(case, target, rms_ratio)
         if any(culprit["cause"] in ("rewrite", "saturation") for culprit in diagnosis.culprits):
             # The loss comes from a rewrite of ONNX Runtime, or from this CPU, so no node must be
             # excluded.
@@ -230,14 +230,14 @@ def main() -> int:
         nodes, both, kinds = 0, 0, Counter[str]()
         count = 0
         for case in chain(planted_cases(*words), unlike_cases(*words), clipped_cases(*words)):
-            node, cause = planted(case)
+            node, cause = judge_planted(case)
             count, nodes, both = count + 1, nodes + node, both + (node and cause)
             kinds[f"{case.fault_kind} {'right' if node and cause else 'wrong'}"] += 1
         print(f"planted: {count}, node right {nodes}, node and cause right {both}")
         print(dict(sorted(kinds.items())))
         is_right = is_right and both >= 0.95 * count
     if arguments.part in (None, "fewest"):
-        rows = [row for case in healthy_cases(*words) for row in searched(case)]
+        rows = [row for case in healthy_cases(*words) for row in judge_search(case)]
         print_table(rows)
         is_right = is_right and all(count_nodes(row, "ours") == row["truth"] for row in rows)
     return 0 if is_right else 1

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.domain.quantization.metrics import RmsRatio
 
 from . import quantizers
-from .hosts import HOSTS, Host, shipped
+from .hosts import HOSTS, Host, package_model
 from .planting import KINDS, Fault, changed_data, clip_biases, shrink_channels
 from .truth import outputs
 
@@ -100,7 +100,7 @@ def quantize_all(
         )
         onnx.save(host.model, str(model))
         rng = np.random.default_rng(len(name))
-        quantizers.stored(changed_data(host, rng) if is_unlike else host.calibration, str(data))
+        quantizers.save_feeds(changed_data(host, rng) if is_unlike else host.calibration, str(data))
         job = {"kind": kind, "model": str(model), "data": str(data), "out": str(out)}
         tool = kind.partition("-")[0]
         lines.setdefault((interpreter, tool), []).append(json.dumps(job))
@@ -268,7 +268,7 @@ def shipped_case(
     path: Path, kind: str, folder: Path, interpreters: Mapping[str, str], sizes: dict[str, int]
 ) -> Case | None:
     """Return a model of a package as a quantizer makes it."""
-    host = shipped(path, 1, sizes)
+    host = package_model(path, 1, sizes)
     quantize_all(folder, [(host, path.stem, kind, False)], interpreters)
     path_of_model = folder / f"{path.stem}-{kind}.onnx"
     if not path_of_model.exists():

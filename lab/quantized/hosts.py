@@ -280,7 +280,7 @@ HOSTS: dict[str, Callable[[int], Host]] = {
 }
 
 
-def shipped(path: Path, seed: int, sizes: dict[str, int] | None = None) -> Host:
+def package_model(path: Path, seed: int, sizes: dict[str, int] | None = None) -> Host:
     """A model of a package, on random numbers of the shapes that it takes."""
     rng = np.random.default_rng([seed, 7])
     model = onnx.load(str(path))

@@ -177,7 +177,7 @@ def quantize(
         _modelopt(kind, path, feeds, out, without)
 
 
-def stored(feeds: Feeds, path: str) -> None:
+def save_feeds(feeds: Feeds, path: str) -> None:
     """Save data for another interpreter."""
     np.savez(
         path,
@@ -185,7 +185,7 @@ def stored(feeds: Feeds, path: str) -> None:
     )
 
 
-def loaded(path: str) -> list[dict[str, Any]]:
+def load_feeds(path: str) -> list[dict[str, Any]]:
     """Load data that were saved."""
     feeds: dict[int, dict[str, Any]] = {}
     with np.load(path) as archive:
@@ -208,7 +208,7 @@ def main() -> None:
             quantize(
                 job["kind"],
                 job["model"],
-                loaded(job["data"]),
+                load_feeds(job["data"]),
                 job["out"],
                 job.get("without", ()),
                 is_full=job.get("is_full", False),

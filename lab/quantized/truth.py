@@ -96,7 +96,7 @@ def fewest(
     return None, []
 
 
-def _timed(search: Callable[[Switches, float], tuple[str, ...] | None]) -> Any:
+def _time_search(search: Callable[[Switches, float], tuple[str, ...] | None]) -> Any:
     def run(switches: Switches, target: float) -> Found:
         switches.known, switches.sets = {}, 0
         start = time.perf_counter()
@@ -113,7 +113,7 @@ def _prefix(switches: Switches, target: float, order: Sequence[str]) -> tuple[st
     return None
 
 
-@_timed
+@_time_search
 def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by the error of the tensor that they make, as the debugger of ONNX Runtime ranks
     tensors: each with all that is quantized before it.
@@ -146,14 +146,14 @@ def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
     return _prefix(switches, target, sorted(switches.candidates, key=lambda node: -scores[node]))
 
 
-@_timed
+@_time_search
 def leave_one_out(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by what is left without each alone."""
     values = {node: switches.without([node]) for node in switches.candidates}
     return _prefix(switches, target, sorted(values, key=lambda node: values[node]))
 
 
-@_timed
+@_time_search
 def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by what is lost if each alone is quantized."""
     names = switches.candidates
@@ -161,7 +161,7 @@ def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
     return _prefix(switches, target, sorted(values, key=lambda node: -values[node]))
 
 
-@_timed
+@_time_search
 def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
     """Always the node that helps most; nothing is put back."""
     names: list[str] = []

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faults.case import Case, load
-from faults.judge import compared
+from faults.judge import compare_culprits
 
 from .cases import Plan, cases, healthy_cases
 
@@ -71,7 +71,7 @@ def diagnose(folder: Path, case: Case, product: Path) -> Answer:
         document = json.loads(done.stdout)
     except ValueError:
         return Answer(OPEN, f"exit code {done.returncode}: {done.stderr[-200:]}", seconds, 0)
-    score = compared(case, document, done.returncode, seconds)
+    score = compare_culprits(case, document, done.returncode, seconds)
     named = [name for culprit in document.get("culprits", []) for name in culprit["nodes"]]
     return Answer(_word(case, document["verdict"], named, score.node and score.innocent),
                   score.said or document.get("reason", ""), seconds, len(named))  # fmt: skip

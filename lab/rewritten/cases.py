@@ -13,8 +13,8 @@ from faults.case import Case, Culprit
 from faults.exported import EXPORTED
 from faults.hosts import STYLES, Net, cnn, encoder, unet
 from faults.planted_cases import outputs, shows
-from faults.planting import KINDS, planted
-from faults.real_cases import distance, drawn
+from faults.planting import KINDS, plant_fault
+from faults.real_cases import distance, random_inputs
 
 from polygraphy.json import save_json
 
@@ -109,12 +109,12 @@ class Plan(NamedTuple):
 def hosts(plan: Plan) -> Iterator[Host]:
     """Yield the hosts of a group."""
     if plan.pairs is not None:
-        yield from converted(plan, plan.pairs)
+        yield from hosts_by_converters(plan, plan.pairs)
     else:
-        yield from small(plan) if plan.group == "own" else exported(plan)
+        yield from small(plan) if plan.group == "own" else hosts_by_exporters(plan)
 
 
-def converted(plan: Plan, folder: Path) -> Iterator[Host]:
+def hosts_by_converters(plan: Plan, folder: Path) -> Iterator[Host]:
     """Yield each model as each converter wrote it; those of the others are its references. In a
     folder for each model lies `data.npz`, whose arrays are its inputs in their order.
     """
@@ -147,11 +147,11 @@ def small(plan: Plan) -> Iterator[Host]:
         if (plan.shipped / file).exists() and plan.host in name:
             model = onnx.load(plan.shipped / file)
             yield _host(plan, name, model, _data(model, shapes, bounds))
-    yield from learned(plan)
-    yield from exported(plan)
+    yield from hosts_of_sklearn(plan)
+    yield from hosts_by_exporters(plan)
 
 
-def exported(plan: Plan) -> Iterator[Host]:
+def hosts_by_exporters(plan: Plan) -> Iterator[Host]:
     """Yield networks that both exporters of PyTorch have exported, if it is installed."""
     try:
         from . import exporting
@@ -165,7 +165,7 @@ def exported(plan: Plan) -> Iterator[Host]:
             yield host._replace(references={"other exporter": other_model, **host.references})
 
 
-def learned(plan: Plan) -> Iterator[Host]:
+def hosts_of_sklearn(plan: Plan) -> Iterator[Host]:
     """Yield models of scikit-learn as skl2onnx writes them, if both are installed."""
     try:
         from skl2onnx import to_onnx
@@ -211,7 +211,7 @@ def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
                     kind, turn = kinds[turn % len(kinds)], turn + 1
-                    planted_pair = planted(host.model, kind, rng, plants)
+                    planted_pair = plant_fault(host.model, kind, rng, plants)
                     if planted_pair is not None and shows(host.model, planted_pair[0], host.data):
                         yield _case(folder, turn, kind, way, host, reference, planted_pair)
                         break
@@ -278,7 +278,7 @@ def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> H
         rewritten = in_child(rewrite, model)  # Tools can raise anything.
         if rewritten is not None and _differs(model, rewritten):
             references[way] = rewritten
-    return Host(name, model, references, drawn(model, 1) if data is None else data)
+    return Host(name, model, references, random_inputs(model, 1) if data is None else data)
 
 
 def _differs(model: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 import torch
-from exports.programs import NETWORKS, Program, block, drawn, libraries, of
+from exports.programs import NETWORKS, Program, block, libraries, normal, of
 from torch import nn
 
 KINDS = ("older", "dynamo")
@@ -35,9 +35,9 @@ def _convolutions() -> nn.Module:
 
 
 LARGE = [
-    Program("encoder of 115 MB", of(lambda: _encoder(4), drawn(1, 12, 768))),
-    Program("encoder of 340 MB", of(lambda: _encoder(12), drawn(1, 8, 768))),
-    Program("cnn of 120 MB", of(_convolutions, drawn(1, 3, 64, 64))),
+    Program("encoder of 115 MB", of(lambda: _encoder(4), normal(1, 12, 768))),
+    Program("encoder of 340 MB", of(lambda: _encoder(12), normal(1, 8, 768))),
+    Program("cnn of 120 MB", of(_convolutions, normal(1, 3, 64, 64))),
 ]
 
 
@@ -57,7 +57,7 @@ def pairs(
         if only not in program.name:
             continue
         try:
-            exports = {kind: _exported(program, kind, folder) for kind in KINDS}
+            exports = {kind: _export(program, kind, folder) for kind in KINDS}
         except Exception:  # Exporters can raise anything.
             continue
         _, args = program.make()
@@ -67,7 +67,7 @@ def pairs(
             yield f"{program.name} {own_kind}", exports[own_kind], exports[other_kind], data
 
 
-def _exported(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
+def _export(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
     module, args = program.make()
     path = folder / f"{program.name}-{kind}.onnx"
     options: dict[str, Any] = {"dynamo": kind == "dynamo", **program.options}

@@ -108,7 +108,7 @@ def bounds(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted((identity(node),), ("weight", "attribute", "structure"))
 
 
-def exchanged(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def exchange_weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """Two nodes have each other's weights."""
     weights = {w.name: tuple(w.dims) for w in model.graph.initializer if np.prod(w.dims) > 8}
     pairs = [
@@ -133,7 +133,7 @@ def exchanged(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
     return Planted(tuple(map(identity, nodes)), ("weight", "structure"))
 
 
-def skipped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def skip_node(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """What a node computes is not used: its readers read what it reads."""
     types = _types(model)
     nodes = [
@@ -211,6 +211,6 @@ KINDS: dict[str, Plant] = {
     "columns": columns,
     "extra node": extra,
     "bounds": bounds,
-    "exchanged": exchanged,
-    "skipped": skipped,
+    "exchanged": exchange_weights,
+    "skipped": skip_node,
 }

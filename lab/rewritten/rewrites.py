@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 Rewrite = Callable[[onnx.ModelProto], "onnx.ModelProto | None"]
 
 
-def optimized(level: str) -> Rewrite:
+def optimize(level: str) -> Rewrite:
     """Return what ONNX Runtime makes of a model at an optimization level."""
 
     def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -40,7 +40,7 @@ def optimized(level: str) -> Rewrite:
     return rewrite
 
 
-def scripted(model: onnx.ModelProto) -> onnx.ModelProto | None:
+def rewrite_by_onnxscript(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return what the optimizer and the rewriter of onnxscript make of a model."""
     try:
         from onnxscript import optimizer, rewriter
@@ -60,7 +60,7 @@ def slim(model: onnx.ModelProto) -> onnx.ModelProto | None:
         return onnxslim.slim(_copy(model))
 
 
-def simplified(model: onnx.ModelProto) -> onnx.ModelProto | None:
+def simplify_by_onnxsim(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return what onnxsim makes of a model."""
     try:
         import onnxsim
@@ -71,7 +71,7 @@ def simplified(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return simplified_model
 
 
-def fused(model: onnx.ModelProto) -> onnx.ModelProto | None:
+def fuse_by_onnxoptimizer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return what onnxoptimizer makes of a model."""
     try:
         import onnxoptimizer
@@ -308,14 +308,14 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 REWRITES: dict[str, Rewrite] = {
-    "ort basic": optimized("BASIC"),
-    "ort extended": optimized("EXTENDED"),
-    "ort layout": optimized("LAYOUT"),
-    "ort all": optimized("ALL"),
-    "onnxscript": scripted,
+    "ort basic": optimize("BASIC"),
+    "ort extended": optimize("EXTENDED"),
+    "ort layout": optimize("LAYOUT"),
+    "ort all": optimize("ALL"),
+    "onnxscript": rewrite_by_onnxscript,
     "onnxslim": slim,
-    "onnxsim": simplified,
-    "onnxoptimizer": fused,
+    "onnxsim": simplify_by_onnxsim,
+    "onnxoptimizer": fuse_by_onnxoptimizer,
     "other opset": newer,
     "half": half,
     "spelled out": spelled_out,

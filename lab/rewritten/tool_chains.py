@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .rewrites import Rewrite, Writer, optimized, scripted, simplified, slim
+from .rewrites import Rewrite, Writer, optimize, rewrite_by_onnxscript, simplify_by_onnxsim, slim
 
 
 def chain(*rewrites: Rewrite) -> Rewrite:
@@ -136,7 +136,7 @@ def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return writer.finished()
 
 
-def joined(model: onnx.ModelProto) -> onnx.ModelProto | None:
+def join_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model in which products of the same tensor are one product that is split."""
     writer, groups = Writer(model), dict[str, list[onnx.NodeProto]]()
     for node in model.graph.node:
@@ -186,14 +186,14 @@ def scaled_apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 CHAINS: dict[str, Rewrite] = {
-    "slim, ort extended": chain(slim, optimized("EXTENDED")),
-    "onnxscript, ort all": chain(scripted, optimized("ALL")),
-    "ort basic, onnxsim": chain(optimized("BASIC"), simplified),
+    "slim, ort extended": chain(slim, optimize("EXTENDED")),
+    "onnxscript, ort all": chain(rewrite_by_onnxscript, optimize("ALL")),
+    "ort basic, onnxsim": chain(optimize("BASIC"), simplify_by_onnxsim),
     "transformer optimizer": transformer,
     "common half": common_half,
     "einsums": einsums,
     "pads and halves apart": apart,
     "products for taps": products,
-    "joined products": joined,
+    "joined products": join_products,
     "scaled apart": scaled_apart,
 }

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from exports.command import diagnosed
+from exports.command import run_diagnose
 
 from polygraphy.comparator import StepLoader
 from polygraphy.domain.states.memory import StateMemory
 from polygraphy.json import save_json
 
 from . import streams
-from .cases import PADS, Case, healthy, planted
+from .cases import PADS, Case, faulty_cases, healthy
 from .specs import SHIFT
 from .truth import truth
 
@@ -179,7 +179,7 @@ class Suite:
             words = words.replace(case.options, f"--steps {len(case.data)}")
             words += f" --load-inputs {self.folder}/data.json"
         start = time.perf_counter()
-        result = diagnosed(words)
+        result = run_diagnose(words)
         self.seconds[case.name] = time.perf_counter() - start
         return result
 
@@ -226,7 +226,7 @@ def main() -> int:
     suite = Suite(folder)
     try:
         for group, cases, judge in (
-            ("planted", planted, suite.planted),
+            ("planted", faulty_cases, suite.planted),
             ("healthy", healthy, suite.healthy),
         ):
             for number, case in enumerate(cases()):

@@ -131,7 +131,7 @@ class Case:
     first: onnx.ModelProto | None = None
 
 
-def planted() -> Iterator[Case]:
+def faulty_cases() -> Iterator[Case]:
     """Yield models with a fault, alone and next to the correct model."""
     for table, is_beside in ((ALONE, False), (BESIDE, True)):
         for fault, hosts in table.items():
@@ -140,7 +140,7 @@ def planted() -> Iterator[Case]:
                 model, wrong = decoders.decoder(spec, fault)
                 correct = decoders.decoder(spec)[0] if is_beside else None
                 way = "beside" if is_beside else "alone"
-                pads = padded(spec) if fault == "mask loses padding" else None
+                pads = pad_batch(spec) if fault == "mask loses padding" else None
                 data, shown_by = (pads, None) if is_beside else (None, pads)
                 yield Case(
                     f"{way}: {fault}, {host}",
@@ -254,15 +254,15 @@ def healthy() -> Iterator[Case]:
             decoders.decoder(faulty_spec)[0],
             decoders.decoder(correct_spec)[0],
             spec=faulty_spec,
-            data=padded(faulty_spec),
+            data=pad_batch(faulty_spec),
         )
     for level in (4,):
-        model = quantized(decoders.decoder(Spec())[0], level)
+        model = quantize_model(decoders.decoder(Spec())[0], level)
         yield Case(
             f"beside: accuracy_level {level}",
             "",
             model,
-            quantized(decoders.decoder(Spec())[0], 1),
+            quantize_model(decoders.decoder(Spec())[0], 1),
             spec=None,
         )
 
@@ -270,7 +270,7 @@ def healthy() -> Iterator[Case]:
 PADS = 3
 
 
-def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
+def pad_batch(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
     """Return steps of a batch of two, of which the second text has pads on the left."""
     draw = np.random.default_rng(5)
     tokens = draw.integers(0, WORDS, (2, prompt + steps - 1))
@@ -298,7 +298,7 @@ def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
     return feeds
 
 
-def quantized(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
+def quantize_model(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
     """Return a model whose output layers hold 8 bits, computed in the precision of a level."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     for node in model.graph.node:

@@ -96,10 +96,10 @@ def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     _without_idle_weights(model)
-    return model, net.wrong | _added(spec, fault, model)
+    return model, net.wrong | _fault_nodes(spec, fault, model)
 
 
-def _added(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
+def _fault_nodes(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
     """Return the nodes that a fault adds."""
     if not fault:
         return set()

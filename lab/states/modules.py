@@ -17,7 +17,7 @@ HEADS, DIM, WORDS, TABLE = 2, 8, 32, 32
 SIZE = HEADS * DIM
 
 
-def _initialized(module: nn.Module, seed: int = 0) -> nn.Module:
+def _initialize(module: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -45,7 +45,7 @@ class Decoder(nn.Module):
         self.out = nn.ModuleList(nn.Linear(SIZE, SIZE) for _ in range(layers))
         self.head = nn.Linear(SIZE, WORDS)
         self.fault, self.static, self.has_mask = fault, static, has_mask
-        _initialized(self)
+        _initialize(self)
 
     def forward(self, input_ids: Any, position_ids: Any, *states: Any) -> Any:
         mask, past = (states[0], states[1:]) if self.has_mask else (None, states)
@@ -105,7 +105,7 @@ class Recurrent(nn.Module):
                 kind
             ](6, 8)
         self.head = nn.Linear(8, 5)
-        _initialized(self)
+        _initialize(self)
 
     def forward(self, x: Any, *states: Any) -> Any:
         if self.kind in ("grucell", "rnncell"):
@@ -132,7 +132,7 @@ class Conv(nn.Module):
         super().__init__()
         self.fault = fault
         self.conv, self.second = nn.Conv1d(6, 8, 5), nn.Conv1d(8, 4, 3)
-        _initialized(self)
+        _initialize(self)
 
     def forward(self, chunk: Any, first: Any, second: Any) -> Any:
         joined = torch.cat([first, chunk], 2)
@@ -154,7 +154,7 @@ class Crossed(nn.Module):
             nn.Linear(SIZE, SIZE),
             nn.Linear(SIZE, WORDS),
         )
-        _initialized(self)
+        _initialize(self)
 
     def forward(self, input_ids: Any, encoder_hidden_states: Any, key: Any, value: Any) -> Any:
         x = self.emb(input_ids)

@@ -45,7 +45,7 @@ def truth(kind: str, signal: Array, seed: int = 0) -> Array:
     if "conv" in kind:
         layers = ("kernel", "kernel_1") if kind == "conv" else ("kernel",)
         for name in layers:
-            x = np.tanh(_convolved(x, w[name]))
+            x = np.tanh(_convolve(x, w[name]))
     if kind != "conv":
         op = kind.rpartition("_")[2].upper()
         for at in range(2):
@@ -54,7 +54,7 @@ def truth(kind: str, signal: Array, seed: int = 0) -> Array:
     return result
 
 
-def _convolved(x: Array, kernel: Array) -> Array:
+def _convolve(x: Array, kernel: Array) -> Array:
     padded = np.concatenate([np.zeros((CONTEXT, x.shape[1])), x])
     return np.stack(
         [np.einsum("tb,sbt->s", padded[at : at + CONTEXT + 1], kernel) for at in range(len(x))]

@@ -28,23 +28,23 @@ def truth(
     if spec.window:
         seen &= index[None] > index[:, None] - spec.window
     for at in range(spec.layers):
-        h = _normed(x, w[f"norm{at}"])
+        h = _normalize(x, w[f"norm{at}"])
         q, k, v = (_heads(h @ w[f"w{part}{at}"]) for part in "qkv")
         if spec.rotary:
-            q, k = (_turned(heads, w["cos"][places], w["sin"][places]) for heads in (q, k))
+            q, k = (_rotate(heads, w["cos"][places], w["sin"][places]) for heads in (q, k))
         k, v = (np.repeat(heads, HEADS // spec.kv_heads, 0) for heads in (k, v))
-        x = x + _attended(q, k, v, seen) @ w[f"wo{at}"]
+        x = x + _attend(q, k, v, seen) @ w[f"wo{at}"]
         if spec.encoder != "none":
             assert encoded is not None
-            q = _heads(_normed(x, w[f"norm{at}"]) @ w[f"weq{at}"])
+            q = _heads(_normalize(x, w[f"norm{at}"]) @ w[f"weq{at}"])
             k, v = (_heads(encoded.astype(float) @ w[f"we{part}{at}"]) for part in "kv")
-            x = x + _attended(q, k, v, np.ones((count, len(encoded)), bool)) @ w[f"weo{at}"]
+            x = x + _attend(q, k, v, np.ones((count, len(encoded)), bool)) @ w[f"weo{at}"]
         x = x + np.maximum(x @ w[f"up{at}"], 0) @ w[f"down{at}"]
-    scores: Array = _normed(x, np.ones(SIZE)) @ w["head"]
+    scores: Array = _normalize(x, np.ones(SIZE)) @ w["head"]
     return scores
 
 
-def _normed(x: Array, scale: Array) -> Array:
+def _normalize(x: Array, scale: Array) -> Array:
     result: Array = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * scale
     return result
 
@@ -53,12 +53,12 @@ def _heads(x: Array) -> Array:
     return x.reshape(len(x), -1, DIM).transpose(1, 0, 2)
 
 
-def _turned(x: Array, cos: Array, sin: Array) -> Array:
+def _rotate(x: Array, cos: Array, sin: Array) -> Array:
     a, b = x[..., : DIM // 2], x[..., DIM // 2 :]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def _attended(q: Array, k: Array, v: Array, seen: Array) -> Array:
+def _attend(q: Array, k: Array, v: Array, seen: Array) -> Array:
     scores = np.where(seen, q @ k.transpose(0, 2, 1) / DIM**0.5, -1e9)
     share = np.exp(scores - scores.max(-1, keepdims=True))
     mixed: Array = (share / share.sum(-1, keepdims=True)) @ v

@@ -51,9 +51,9 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
     if kind in SEEDS:
         monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
         monkeypatch.setattr(planted_cases, "OTHERS", {})
-        maker = planted_cases.changed(kind)
+        maker = planted_cases.change_maker(kind)
     elif kind == "optimized":
-        maker = planted_cases.changed("element")
+        maker = planted_cases.change_maker("element")
         chosen = planted_cases.against
         monkeypatch.setattr(
             planted_cases, "against", lambda *args, **_: chosen(*args[:5], ways=("optimized",))
@@ -67,7 +67,7 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
         maker = makers[kind]
     case = next(filter(None, (maker(tmp_path, rng, {}, number) for number in range(40))))
     done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
-    score = judge.compared(case, document, done.code, 0.0)
+    score = judge.compare_culprits(case, document, done.code, 0.0)
     assert score.right or score.abstains, (case.kind, case.culprits, score.said)
     if score.abstains:
         return
@@ -102,7 +102,7 @@ def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, m
     maker = planted_cases.HEALTHY[number]
     case = maker(tmp_path, np.random.default_rng(number), {}, number)
     done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
-    score = judge.compared(case, document, done.code, 0.0)
+    score = judge.compare_culprits(case, document, done.code, 0.0)
     assert score.right, (case.kind, score.said)
 
 
