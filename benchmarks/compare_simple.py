@@ -61,6 +61,7 @@ class Row(NamedTuple):
 
 
 def noisy(size: int, scale: float = 1e-6) -> tuple[Array, Array]:
+    """Return two float32 arrays that differ by normal noise of a scale."""
     generator = np.random.default_rng(0)
     a = generator.standard_normal(size, dtype=np.float32)
     b = generator.standard_normal(size, dtype=np.float32)
@@ -106,6 +107,7 @@ def fuse_statistics(a: Array, b: Array) -> float:
 
 
 def differences(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the absolute and relative differences of two arrays, computed in blocks."""
     absolute, relative = np.empty_like(a), np.empty_like(a)
     with np.errstate(all="ignore"):
         for i in range(0, a.size, BLOCK):
@@ -147,6 +149,7 @@ def statistics_of_all(a: Array, b: Array) -> float:
 
 
 def dots(a: Array, b: Array) -> float:
+    """Return the sum of the dot products that a cosine similarity needs."""
     return float(a.dot(a) + b.dot(b) + a.dot(b))
 
 
@@ -154,12 +157,14 @@ def dots(a: Array, b: Array) -> float:
 
 
 def verdict(a: Array, b: Array, tolerance: float, threads: int) -> None:
+    """Compute the mismatches and the maxima, as `run` does for its verdict."""
     difference = Difference(a, b, threads=threads)
     difference.mismatches(tolerance, tolerance)
     difference.max_abs(), difference.max_rel(), difference.mean_abs()
 
 
 def everything(a: Array, b: Array, tolerance: float, threads: int) -> None:
+    """Compute all metrics of two arrays."""
     difference = Difference(a, b, threads=threads)
     difference.measure(tolerance, tolerance)
     difference.max_abs(), difference.max_rel(), difference.mean_abs(), difference.mean_rel()
@@ -169,6 +174,7 @@ def everything(a: Array, b: Array, tolerance: float, threads: int) -> None:
 
 
 def median_seconds(work: Callable[[], Any], repeats: int) -> float:
+    """Return the median wall time of a function, in seconds."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -178,6 +184,7 @@ def median_seconds(work: Callable[[], Any], repeats: int) -> float:
 
 
 def resident(field: str) -> float:
+    """Return a field of `/proc/self/status` in MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024
@@ -197,6 +204,7 @@ def extra_memory(work: Callable[[], Any]) -> float:
 
 
 def measure_large(size: int, threads: int, repeats: int) -> list[Row]:
+    """Return rows for two large arrays of `size` elements, with their lower limits."""
     a, b = noisy(size)
     floors = {
         name: median_seconds(lambda floor=floor: floor(a, b), repeats)
@@ -228,6 +236,8 @@ def measure_large(size: int, threads: int, repeats: int) -> list[Row]:
 def measure_all(
     name: str, a: Array, b: Array, tolerance: float, threads: int, repeats: int, floor: float
 ) -> Row:
+    """Return the row for all metrics of two arrays; `floor` is the lower limit in seconds."""
+
     def work() -> None:
         everything(a, b, tolerance, threads)
 
@@ -236,6 +246,7 @@ def measure_all(
 
 
 def measure_small(pairs: int, repeats: int) -> Row:
+    """Return the row for many pairs of small arrays."""
     operands = [noisy(100) for _ in range(pairs)]
 
     def work() -> None:
@@ -276,6 +287,7 @@ def peer(python: str, size: int) -> tuple[float, float]:
 
 
 def main() -> int:
+    """Print the table; return 1 if a row exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=float, default=10e6, help="elements of a large array")
     parser.add_argument("--threads", type=int, default=2)

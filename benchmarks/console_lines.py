@@ -101,6 +101,7 @@ def cases() -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
+    """Print the number of lines that commands write."""
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         save_chain(folder / "good.onnx", 83, 1)

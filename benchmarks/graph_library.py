@@ -24,6 +24,7 @@ REPEATS = 5
 
 
 def seconds(what: Callable[[], object]) -> float:
+    """Return the median wall time of a function, in seconds."""
     seconds = []
     for _ in range(REPEATS):
         start = time.perf_counter()
@@ -33,10 +34,12 @@ def seconds(what: Callable[[], object]) -> float:
 
 
 def process(code: str) -> float:
+    """Return the median wall time of a Python process that runs `code`, in seconds."""
     return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True))
 
 
 def small_model() -> onnx.ModelProto:
+    """Return a model with one node."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "s"], ["y"], name="add")], "g", values[:1], values[1:]
@@ -57,6 +60,8 @@ def small_model() -> onnx.ModelProto:
 
 
 def main() -> None:
+    """Print the times of both libraries."""
+
     import onnx_ir
 
     model = many_nodes()

@@ -37,10 +37,12 @@ print(time.perf_counter() - start)
 
 
 def nvidia(python: str) -> list[str]:
+    """Return the command of NVIDIA's Polygraphy next to its interpreter."""
     return [str(Path(python).with_name("polygraphy"))]
 
 
 def value(name: str, shape: list[object]) -> onnx.ValueInfoProto:
+    """Return the description of a float32 tensor."""
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
@@ -95,6 +97,7 @@ def save_layers(path: Path, size: int, layers: int, *, external: bool) -> None:
 
 
 def save_all(chain: Path, large: Path, embedded: Path, layers: int) -> None:
+    """Save all models that are measured."""
     save_chain(chain, 20_000)
     save_layers(large, 4096, layers, external=True)
     save_layers(embedded, 4096, 6, external=False)
@@ -119,6 +122,7 @@ def measure_command(argv: list[str]) -> tuple[float, float]:
 
 
 def main() -> None:
+    """Print seconds and memory of each command."""
     with tempfile.TemporaryDirectory() as folder:
         chain, large, embedded = (
             Path(folder) / f"{n}.onnx" for n in ("chain", "large", "embedded")

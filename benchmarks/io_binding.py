@@ -56,16 +56,20 @@ def session(elements_in: int, elements_out: int) -> Any:
 
 
 def run(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    """Return a function that runs a session with NumPy arrays."""
     return lambda: session.run(["y"], feed)[0]
 
 
 def runner(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    """Return a function that runs `OnnxrtRunner`."""
     ours = OnnxrtRunner(session)
     ours.activate()
     return lambda: ours.infer(feed)["y"]
 
 
 def ortvalues(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    """Return a function that runs a session with OrtValues."""
+
     import onnxruntime
 
     def infer() -> Any:
@@ -76,6 +80,7 @@ def ortvalues(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
 
 
 def binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    """Return a function that runs a session with bound inputs and outputs."""
     bound = session.io_binding()
 
     def infer() -> Any:
@@ -88,6 +93,7 @@ def binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
 
 
 def reuse_binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
+    """Return a function that runs a session with the same binding and output array each time."""
     bound, out = session.io_binding(), np.empty(size, np.float32)
     bound.bind_output("y", "cpu", 0, np.float32, out.shape, out.ctypes.data)
 

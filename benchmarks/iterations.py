@@ -36,6 +36,7 @@ def resident() -> int:
 
 
 def feeds(count: int) -> Iterator[dict[str, Any]]:
+    """Yield `count` equal feeds, and print the resident memory ten times."""
     array = np.ones((1, 16), np.float32)
     for index in range(count):
         if index % (count // 10) == 0:
@@ -45,6 +46,7 @@ def feeds(count: int) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
+    """Print the time and memory of many iterations."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     session = tiny_session()

@@ -82,6 +82,7 @@ class Taken(NamedTuple):
 
 
 def cases_of(python: str, imports: str, name: str) -> dict[str, Case]:
+    """Return the cases of saving and loading with a package, by label."""
     cases = {}
     for arrays in ("one", "many"):
         results = imports + RESULTS.format(arrays=arrays)
@@ -94,6 +95,7 @@ def cases_of(python: str, imports: str, name: str) -> dict[str, Case]:
 
 
 def floors() -> dict[str, Case]:
+    """Return the cases of saving and loading with plain NumPy, by label."""
     cases = {}
     for arrays in ("one", "many"):
         path = f"floor-{arrays}.npz"
@@ -105,6 +107,7 @@ def floors() -> dict[str, Case]:
 
 
 def measure_case(case: Case, label: str, folder: Path) -> Taken:
+    """Run a case in its own process, and return its seconds and memory."""
     program = PROGRAM.format(
         megabytes=MEGABYTES, many=SMALL_ARRAYS, prepare=case.prepare, act=case.act
     )
@@ -129,6 +132,7 @@ def measure_case(case: Case, label: str, folder: Path) -> Taken:
 
 
 def anonymous_bytes(process: int) -> int:
+    """Return the anonymous resident memory of a process in bytes; 0 if it has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -138,6 +142,7 @@ def anonymous_bytes(process: int) -> int:
 
 
 def main() -> None:
+    """Print the table of all cases."""
     cases = cases_of(sys.executable, IMPORTS, "ours") | floors()
     nvidia_python = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
     if nvidia_python:

@@ -106,6 +106,7 @@ def save_large(path: Path) -> None:
 
 
 def tiny(path: Path) -> None:
+    """Save a tiny model, which warms up imports."""
     graph = Graph()
     x = graph.node("Relu", graph.node("MatMul", "x", graph.weight(4, 4)))
     onnx.save(graph.model([1, 4], x, [1, 4]), path)
@@ -154,12 +155,14 @@ def memory() -> int:
 
 
 def forget_peak() -> None:
+    """Reset the peak of the resident memory of this process."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def measure(
     work: Callable[[str, int | None], None], path: str, warm: str, budget: int | None, out: Any
 ) -> None:
+    """Send the seconds of `work` and its peak memory in bytes to `out`."""
     work(warm, budget)
     forget_peak()
     before = memory()
@@ -189,10 +192,12 @@ def median(
 
 
 def weights_of(path: Path) -> float:
+    """Return the size of a model with its weights, in MiB."""
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 2**20
 
 
 def main() -> None:
+    """Print the table of models and memory budgets."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true", help="measure the large model as well")
     arguments = parser.parse_args()

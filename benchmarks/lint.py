@@ -62,6 +62,7 @@ def save(path: Path) -> None:
 
 
 def seconds(argv: list[str]) -> float:
+    """Return the wall time of a command, in seconds."""
     start = time.perf_counter()
     subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return time.perf_counter() - start
@@ -76,6 +77,7 @@ def nodes_in_report(report: Path) -> set[str]:
 
 
 def main() -> None:
+    """Print the times of linting a large model."""
     with tempfile.TemporaryDirectory() as folder:
         model, ours, nvidia_file = (Path(folder) / name for name in ("m.onnx", "a.json", "b.json"))
         save(model)

@@ -27,17 +27,20 @@ OUTPUTS = 10
 
 
 def sync_file(path: Path) -> None:
+    """Write the cached data of a file to its disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def seconds(act: Callable[[], object]) -> float:
+    """Return the wall time of a function, in seconds."""
     start = time.perf_counter()
     act()
     return time.perf_counter() - start
 
 
 def main() -> None:
+    """Print the times of saving and loading results."""
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     random = np.random.default_rng(0)
     outputs = {

@@ -464,6 +464,7 @@ def _of_openvino(rows: list[Row]) -> list[str]:
 
 
 def main() -> int:
+    """Run the node tests of the onnx package in all backends, and print the tally."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -26,6 +26,7 @@ FLOOR = "import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])"
 
 
 def main() -> None:
+    """Print the times of edits in both libraries."""
     nvidia = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
     with tempfile.TemporaryDirectory() as folder:
         for name, build, parts in (

@@ -37,6 +37,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 
 
 def main() -> None:
+    """Print the peak memory of edits of a large model."""
     layers = round(float(sys.argv[1] if len(sys.argv) > 1 else 3) * 1e9 / _BYTES)
     chosen = sys.argv[2:] or list(EDITS)
     with tempfile.TemporaryDirectory() as folder:

@@ -40,6 +40,7 @@ Feed = dict[str, Any]
 
 
 def main() -> None:
+    """Print how many models of a folder each edit leaves correct."""
     warnings.simplefilter("ignore")
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     tally: Counter[tuple[str, str]] = Counter()
@@ -78,11 +79,13 @@ def cases() -> Iterator[tuple[str, onnx.ModelProto, Feed]]:
 
 
 def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs of a model that are not weights."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]
 
 
 def stored_feed(model: onnx.ModelProto, folder: Path) -> Feed | None:
+    """Return the test data in the folder of a model; None if it cannot be read."""
     data = folder / "test_data_set_0"
     try:
         return {
@@ -94,6 +97,7 @@ def stored_feed(model: onnx.ModelProto, folder: Path) -> Feed | None:
 
 
 def generated_feed(model: onnx.ModelProto) -> Feed | None:
+    """Return random data for a model; None if an input is not a tensor."""
     random = np.random.default_rng(0)
     feed = {}
     for value in inputs(model):
@@ -108,6 +112,7 @@ def generated_feed(model: onnx.ModelProto) -> Feed | None:
 
 
 def run(model: onnx.ModelProto, feed: Feed) -> dict[str, Any]:
+    """Return the outputs of a model, by name."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
@@ -144,6 +149,7 @@ def judge_edit(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, bef
 
 
 def alike(value: Any, expected: Any, edit: Callable[..., Any]) -> bool:
+    """Return whether an output of the edited model equals the original one, within rounding."""
     if not isinstance(value, np.ndarray):
         return type(value) is type(expected) and (
             not isinstance(value, list) or len(value) == len(expected)
@@ -160,15 +166,18 @@ def alike(value: Any, expected: Any, edit: Callable[..., Any]) -> bool:
 
 
 def is_random(array: Any) -> bool:
+    """Return whether the values of an array cannot be compared."""
     return array.dtype == object
 
 
 def fold(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Return the model with folded constants, and its outputs."""
     folded = fold_constants(model, error_ok=False)
     return [folded], run(folded, feed)
 
 
 def simplify_model(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Return the model from onnxsim, and its outputs."""
     simplified_model = simplify(model)
     return [simplified_model], run(simplified_model, feed)
 
@@ -208,6 +217,7 @@ def halves(model: onnx.ModelProto, feed: Feed) -> Any:
 
 
 def metadata(names: list[str]) -> TensorMetadata:
+    """Return metadata with names only."""
     tensors = TensorMetadata()
     for name in names:
         tensors.add(name, None, None)
@@ -215,11 +225,13 @@ def metadata(names: list[str]) -> TensorMetadata:
 
 
 def fp16(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Return the model in float16, and its outputs."""
     half_model = convert_to_fp16(model, copy=True)
     return [half_model], run(half_model, feed)
 
 
 def strip_and_reconstruct(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Return the model with reconstructed weights, and its outputs; None without weights."""
     stripped = strip_weights(model)
     check_model(stripped)
     if not stripped.doc_string.endswith("TRT_WEIGHTLESS"):
@@ -229,6 +241,7 @@ def strip_and_reconstruct(model: onnx.ModelProto, feed: Feed) -> Any:
 
 
 def round_trip(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Return the model after saving and loading it, and its outputs."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.onnx"
         save_onnx(model, path, external_data_path="", size_threshold=0)

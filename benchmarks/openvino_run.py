@@ -75,6 +75,7 @@ def cost(command: list[str]) -> tuple[float, float]:
 
 
 def measure(path: str, iterations: int, repeats: int) -> None:
+    """Print seconds and memory of a plain script and of `run`."""
     by_hand = [sys.executable, "-c", SCRIPT, path, str(iterations)]
     ours = [sys.executable, "-m", "polygraphy", "run", path, "--openvino"]
     ours += ["--iterations", str(iterations)]
@@ -98,6 +99,7 @@ def measure(path: str, iterations: int, repeats: int) -> None:
 
 
 def main() -> None:
+    """Measure the models of the command line, or generated ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*")
     parser.add_argument("--iterations", type=int, default=20)

@@ -159,6 +159,7 @@ def check_files(folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
+    """Profile models, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(".models"))
     parser.add_argument("--only", default="")

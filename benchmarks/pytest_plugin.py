@@ -25,6 +25,7 @@ print(f"import: {1e3 * (time.perf_counter() - start):.1f} ms; new:", *({*sys.mod
 
 
 def main() -> None:
+    """Print the time of a session of pytest with and without the plugin."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tests", type=int, nargs="+", default=[1, 2000])
     parser.add_argument("--rounds", type=int, default=9)

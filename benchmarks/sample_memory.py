@@ -28,6 +28,7 @@ def peak(command: list[str], folder: Path) -> float:
 
 
 def main() -> int:
+    """Print the peak memory of runs with few and many samples."""
     polygraphy = [sys.executable, "-m", "polygraphy", "run"]
     peaks = {}
     with tempfile.TemporaryDirectory() as name:

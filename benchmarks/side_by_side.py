@@ -176,6 +176,7 @@ class Row(NamedTuple):
 
 
 def main() -> None:
+    """Measure all rows, and write the table to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=11)
     parser.add_argument("--only", default="", help="rows whose name has this in it")

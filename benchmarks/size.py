@@ -142,6 +142,7 @@ class Size:
 
 
 def size_of(text: str) -> Size:
+    """Return the counts of a Python file."""
     tree = ast.parse(text)
     size = Size(code=len(_lines_of_code(text) - set(_lines_not_counted(tree))), files=1)
     for node in ast.walk(tree):
@@ -210,10 +211,12 @@ def distributed_files(root: Path) -> dict[str, Path]:
 
 
 def percentile(lengths: list[int], share: float) -> int:
+    """Return the length that a share of the functions does not exceed."""
     return sorted(lengths)[int(len(lengths) * share)]
 
 
 def main() -> None:
+    """Print the table of features."""
     root = Path(sys.argv[1]) if sys.argv[1:] else ROOT
     total, ports = Size(), Size()
     features: dict[str, Size] = defaultdict(Size)

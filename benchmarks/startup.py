@@ -31,6 +31,8 @@ print(session.run(None, {"x": np.random.RandomState(1).rand(1, 1, 2, 2).astype(n
 
 
 def save_identity(folder: Path) -> None:
+    """Save a model with one Identity node."""
+
     from onnx import TensorProto, helper, save
 
     def tensor(name: str) -> object:
@@ -54,6 +56,7 @@ def compile_packages(python: Path) -> None:
 
 
 def seconds(command: list[str], folder: Path) -> float:
+    """Return the wall time of a command, in seconds."""
     start = time.perf_counter()
     subprocess.run(
         command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -65,6 +68,7 @@ IMPORTS = ("polygraphy.backend.onnxrt", "polygraphy.backend.trt", "polygraphy.co
 
 
 def cpu_seconds(command: list[str]) -> float:
+    """Return the CPU time of a command, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -84,6 +88,7 @@ def measure_imports(python: Path, other_python: Path) -> None:
 
 
 def commands_of(interpreter: Path) -> dict[str, list[str]]:
+    """Return the measured commands of an environment, by label."""
     script = str(interpreter.parent / "polygraphy")
     return {
         "-h": [script, "-h"],
@@ -93,6 +98,7 @@ def commands_of(interpreter: Path) -> dict[str, list[str]]:
 
 
 def main() -> None:
+    """Print the times of commands and imports."""
     python = Path(sys.executable)
     floors = {"python -c pass": [str(python), "-c", "pass"], "raw script": [str(python), "raw.py"]}
     measured = {**floors, **commands_of(python)}

@@ -27,6 +27,7 @@ from polygraphy.sweep import sweep
 
 
 def save_model(path: Path, name: str = "identity") -> None:
+    """Save a tiny model with a node of a name."""
     node = helper.make_node("Identity", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, 1, [1, 1, 2, 2]) for name in "xy")
     onnx.save(helper.make_model(helper.make_graph([node], name, [x], [y])), path)
@@ -134,6 +135,7 @@ def many(cells: int) -> None:
 
 
 def main() -> None:
+    """Print the overhead of a sweep per cell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--cells", type=int, default=10_000)

@@ -104,6 +104,7 @@ def records(folder: Path) -> dict[str, int]:
 
 
 def start(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    """Start a sweep of the plan in a folder."""
     command = [sys.executable, "-m", "polygraphy", "sweep", str(folder / "plan.toml"), *words]
     print("$", " ".join(["polygraphy", *command[3:]]), flush=True)
     return subprocess.Popen(command)
@@ -124,6 +125,7 @@ def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], 
 
 
 def cells_left_alone(before: dict[str, int], after: dict[str, int]) -> None:
+    """Exit with an error if a cell was run again."""
     twice = [key for key in before if after.get(key) != before[key]]
     if twice:
         raise SystemExit(f"{len(twice)} cells were run twice, such as {twice[0]}.")
@@ -139,6 +141,7 @@ def cause_row(group: dict[str, Any]) -> str:
 
 
 def main() -> int:
+    """Run the sweep, stop it, continue it, and check its results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".sweep"))
     parser.add_argument("--packages", type=Path, default=Path(".models"))

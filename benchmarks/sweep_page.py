@@ -68,6 +68,7 @@ def time_page(browser: Browser, page: Path, cells: int) -> dict[str, float]:
 
 
 def main() -> None:
+    """Print the times of a page with many cells in a browser."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)

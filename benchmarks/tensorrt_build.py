@@ -107,6 +107,7 @@ def outside(code: str, model: str, options: list[str]) -> float:
 
 
 def main() -> int:
+    """Print the time of a build inside and outside of TensorRT."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     model, *options = sys.argv[1:]

@@ -48,11 +48,13 @@ Work = Callable[[], object]
 
 
 def identity_network(network: Any) -> None:
+    """Fill a network with one identity layer."""
     x = network.add_input("x", trt.float32, (-1, 16))
     mark(network, network.add_identity(x).get_output(0))
 
 
 def mlp_network(network: Any) -> None:
+    """Fill a network with matrix products and activations."""
     rng = np.random.default_rng(0)
     x = network.add_input("x", trt.float32, (-1, 512))
     for _ in range(4):
@@ -65,6 +67,7 @@ def mlp_network(network: Any) -> None:
 
 
 def mark(network: Any, tensor: Any) -> None:
+    """Mark a tensor as the output "y" of a network."""
     tensor.name = "y"
     network.mark_output(tensor)
 
@@ -103,6 +106,7 @@ _runtimes: list[Any] = []  # Keep runtimes, because engines do not keep their ru
 
 
 def load_engine(plan: Any, lean_library: str | None) -> Any:
+    """Return the engine of a plan, loaded with a lean runtime if a path is given."""
     runtime = trt.Runtime(get_trt_logger())
     _runtimes.append(runtime)
     if lean_library:
@@ -282,6 +286,7 @@ def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[in
 
 
 def check(outputs: dict[str, Any], raw: Raw) -> None:
+    """Raise AssertionError if the outputs of the runner differ from those of the plain loop."""
     raw.turn = ARRAYS - 1  # Continue with the first array, to which nothing was added.
     raw.round_trip()
     (output,) = outputs.values()
@@ -289,6 +294,7 @@ def check(outputs: dict[str, Any], raw: Raw) -> None:
 
 
 def report_target(title: str, nbytes: int, took: dict[str, float]) -> list[str]:
+    """Print whether each target is met, and return the targets that are missed."""
     over = took["device"] - took["raw"]
     facts = [(f"device {over:+.1f} us over raw", over <= MICROSECONDS_OVER_RAW)]
     ratio = took["numpy"] / took["round trip"]
@@ -307,6 +313,7 @@ def report_target(title: str, nbytes: int, took: dict[str, float]) -> list[str]:
 
 
 def from_plan(path: str, lean_library: str | None) -> list[str]:
+    """Measure a plan file, and return the targets that are missed."""
     plan = Path(path).read_bytes()
 
     def make() -> Any:
@@ -317,6 +324,7 @@ def from_plan(path: str, lean_library: str | None) -> list[str]:
 
 
 def main() -> int:
+    """Measure all networks; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description="Measure TrtRunner.infer.")
     parser.add_argument("plans", nargs="*", help="plans with one input x and one output")
     parser.add_argument("--lean-lib", help="the runtime that loads the plans")

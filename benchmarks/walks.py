@@ -142,6 +142,7 @@ def functions_entered(words: tuple[str, ...], mark: str | None = None) -> list[t
 
 
 def main() -> None:
+    """Print the number of files and functions that commands enter."""
     if sys.version_info[:2] != (3, 11):
         raise SystemExit("Figures are compared on Python 3.11; this is another version.")
     if sys.argv[1:2] == ["--trace"]:

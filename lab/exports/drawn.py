@@ -176,6 +176,7 @@ def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
 
 
 def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+    """Yield an export whose example fixed a size or a branch, and a healthy export."""
     text, lines = _source(rng, kind)
     size = int(rng.integers(3, 6))
     small, large = 0.2 * _array(rng, size), 6 + 4 * _array(rng, size)
@@ -194,6 +195,7 @@ def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
 
 
 def other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+    """Yield a healthy export, and an export of a program with different weights or layers."""
     text, _ = _source(rng, kind)
     data = _array(rng, 4)
     for name in ("healthy", "other"):
@@ -225,6 +227,7 @@ def write(place: Path, text: str) -> Any:
 
 
 def export(net: Any, example: Any, path: Path, **options: Any) -> None:
+    """Export a module for an example input, without messages."""
     if options["dynamo"]:
         options |= {"external_data": False, "verbose": False}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -245,6 +248,8 @@ def is_seen(path: Path, net: Any, data: Any) -> bool:
 
 
 def diagnosed_words(place: Path, name: str, data: Any) -> str:
+    """Save the data, and return the words of a diagnosis of a file with its program."""
+
     from polygraphy.json import save_json
 
     save_json([{"data": data.numpy()}], str(place / "data.json"))

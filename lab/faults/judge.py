@@ -139,6 +139,7 @@ def _names_node(case: Case) -> bool:
 
 
 def compare_culprits(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
+    """Return the score of a diagnosis: its culprits compared with the planted ones."""
     verdict, culprits = document.get("verdict"), document.get("culprits", [])
     notes = CODES.get(str(verdict)) == code
     full_name = f"{verdict}: " + "; ".join(_describe(culprit) for culprit in culprits)

@@ -328,6 +328,7 @@ def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> 
 def quantized_case(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
+    """Return a case with a fault in a quantized model; None if outputs do not show it."""
     healthy = host(rng, quantized_network)
     data = random_inputs(healthy, number)
     plan = plant_fault(healthy, "quantization", rng)

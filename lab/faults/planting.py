@@ -63,10 +63,12 @@ def _constants(model: onnx.ModelProto) -> None:
 
 
 def replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
+    """Replace the elements of a weight."""
     weight.CopyFrom(numpy_helper.from_array(np.array(array, order="C"), weight.name))
 
 
 def one_of(rng: np.random.Generator, candidates: list) -> object:
+    """Return a random element of a list; None if it is empty."""
     return candidates[int(rng.integers(len(candidates)))] if candidates else None
 
 

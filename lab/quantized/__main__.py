@@ -78,6 +78,7 @@ def diagnose_case(case: Case, within: float, metric: Any = None) -> tuple[Kept, 
 
 
 def causes(diagnosis: Kept) -> list[tuple[str, list[str]]]:
+    """Return the cause and the nodes of each culprit."""
     return [(str(culprit["cause"]), list(culprit["nodes"])) for culprit in diagnosis.culprits]
 
 

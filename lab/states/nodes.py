@@ -40,4 +40,5 @@ class Net:
 
 
 def value_info(name: str, kind: int, shape: Any) -> onnx.ValueInfoProto:
+    """Return the description of a tensor."""
     return helper.make_tensor_value_info(name, kind, shape)
