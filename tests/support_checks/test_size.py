@@ -57,7 +57,7 @@ def test_a_file_belongs_to_the_feature_with_the_longest_prefix():
 
 def test_every_prefix_of_a_feature_names_something():
     size = _size()
-    paths = size.installed(ROOT)
+    paths = size.distributed_files(ROOT)
     prefixes = {prefix for prefixes in size.FEATURES.values() for prefix in prefixes}
     assert {path for path in prefixes if not any(size._within(name, path) for name in paths)} <= {
         "legacy"
