@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from numbers import Number
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -210,10 +211,18 @@ class Node:
         return tuple(read)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute, or `default` if the node does not have it."""
-        return next(
-            (attribute.value for attribute in self.attributes if attribute.name == name), default
-        )
+        """Return the value of an attribute, or `default` if the node does not have it, or an
+        invalid model has another value where `default` is a number or a tuple."""
+        for attribute in self.attributes:
+            if attribute.name == name:
+                value = attribute.value
+                is_valid = (
+                    isinstance(value, Number)
+                    if isinstance(default, Number)
+                    else not isinstance(default, tuple) or isinstance(value, Iterable)
+                )
+                return value if is_valid else default
+        return default
 
 
 _NUMBERS = {

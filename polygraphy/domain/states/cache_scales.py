@@ -52,7 +52,7 @@ def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[Othe
         readers = [
             node
             for node in graph.nodes
-            if node.op == "DequantizeLinear" and node.inputs[0] in carried
+            if node.op == "DequantizeLinear" and carried.intersection(node.inputs[:1])
         ]
         for writer in writers:
             for reader in readers:
@@ -65,7 +65,9 @@ def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[Othe
 def _code_tensors(graph: Graph, names: set[str]) -> set[str]:
     """Return the tensors that hold the codes of a state, before and after it is returned as an
     output."""
-    carriers = [node for node in graph.nodes if node.op in _CARRIERS]
+    carriers = [
+        node for node in graph.nodes if node.op in _CARRIERS and node.inputs and node.outputs
+    ]
     code_names, size = set(names), -1
     while size != len(code_names):
         size = len(code_names)

@@ -570,10 +570,10 @@ def _axis_nearest_output(step: _Step, axis: int) -> int | None:
 
 def _axis_before_transpose(node: Node, axis: int | None) -> int | None:
     """Return the axis of the input of a Transpose; None if unknown."""
-    order = node.attribute("perm")
+    order = node.attribute("perm", ())
     if axis is None:
         return None
-    if order is None or not -len(order) <= axis < len(order):
+    if not -len(order) <= axis < len(order):
         return None
     return int(order[axis])
 
@@ -583,7 +583,7 @@ def _maker_label(graph: Graph, output: str) -> str:
     there is none.
     """
     node = graph.makers.get(output)
-    while node is not None and node.op == "Identity":
+    while node is not None and node.op == "Identity" and node.inputs:
         above = graph.makers.get(node.inputs[0])
         if above is None:
             break

@@ -790,3 +790,33 @@ def test_a_quantized_state_is_read_with_the_scale_that_it_is_written_with(
     """
     found = graph_findings(describe_with_weights(onnx.parser.parse_model(text)))
     assert sum(each.rule == "graph/state-scales" for each in found) == count
+
+
+QUANTIZED_CACHE = """
+    <ir_version: 9, opset_import: ["" : 21]>
+    g (int8[1, n, 4] past, float[1, 1, 4] x) => (float[1, m, 4] y, int8[1, m, 4] present)
+    <float scale = {0.1}, int8 zero = {0}>
+    {
+        codes = QuantizeLinear (x, scale, zero)
+        present = Concat <axis = 1> (past, codes)
+        turned = Transpose <perm = [0, 1, 2]> (present)
+        y = DequantizeLinear (turned, scale, zero)
+    }
+"""
+
+
+@pytest.mark.parametrize("broken", ["inputs", "outputs", "attributes"])
+def test_invalid_nodes_of_models_with_states_are_no_errors_of_this_package(broken: str) -> None:
+    for model in (onnx.parser.parse_model(QUANTIZED_CACHE), decoder(), stream()):
+        for at in range(len(model.graph.node)):
+            changed = onnx.ModelProto.FromString(model.SerializeToString())
+            node = changed.graph.node[at]
+            if broken == "inputs":
+                del node.input[:]
+            elif broken == "outputs":
+                del node.output[:]
+            for attribute in node.attribute if broken == "attributes" else ():
+                name = attribute.name
+                attribute.Clear()
+                attribute.name, attribute.type = name, onnx.AttributeProto.GRAPH
+            list(graph_findings(describe_with_weights(changed)))
