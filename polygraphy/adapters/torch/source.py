@@ -298,7 +298,9 @@ class OpenedTorch:
                     )
                     return []
                 new_pairs = tensors_in(self._program.run(tensors))
-                names = self._program.output_names() or [name for name, _ in new_pairs]
+                names: Sequence[str] = [name for name, _ in new_pairs]
+                if any(name.partition(".")[0].isdecimal() or not name for name in names):
+                    names = self._program.output_names() or names  # No keys of a dictionary.
                 if len(names) != len(new_pairs):
                     names = [f"output_{index}" for index in range(len(new_pairs))]
                 return [(name, array_from(value)) for name, (_, value) in zip(names, new_pairs)]
