@@ -191,8 +191,8 @@ def test_an_edited_file_is_not_the_fault_of_the_exporter(
 def test_training_mode_is_told_before_anything_is_compared(polygraphy: Run, exports: Path) -> None:
     done = polygraphy("polygraphy diagnose dynamo.onnx --torch train.pt2", cwd=exports)
     assert done.code == 4
-    assert "training mode" in done.err
-    assert "net.py:" in done.err
+    assert "training mode" in done.out
+    assert "net.py:" in done.out
     module = polygraphy("polygraphy diagnose dynamo.onnx --torch net.py:training", cwd=exports)
     assert module.code == 0, module.err
     assert "it was compared in evaluation mode" in " ".join(module.out.split())

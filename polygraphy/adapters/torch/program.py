@@ -34,6 +34,9 @@ from polygraphy.domain.tensors.naming import with_article
 from polygraphy.logger import G_LOGGER
 from polygraphy.mod.scripts import user_frame
 
+_OF_TYPES = ("must have the same dtype", "should be the same", "expected scalar type")
+"""Parts of messages that PyTorch writes if operands have different data types."""
+
 
 @contextmanager
 def translate_errors(doing: str, model: object = "") -> Iterator[None]:
@@ -68,10 +71,23 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
             ) from error
         if doing == "run" and isinstance(error, TypeError):
             raise InputError(f"The PyTorch model rejected the inputs: {name}") from error
-        hint = "Out of memory: use a smaller batch." if kind == "OutOfMemoryError" else ""
         raise BackendError(
-            f"PyTorch could not {doing} the model: {name}", backend="torch", hint=hint
+            f"PyTorch could not {doing} the model: {name}",
+            backend="torch",
+            hint=_failure_hint(kind, text),
         ) from error
+
+
+def _failure_hint(kind: str, message: str) -> str:
+    """Return the advice for a failure of PyTorch; empty if there is none."""
+    if kind == "OutOfMemoryError":
+        return "Out of memory: use a smaller batch."
+    if any(part in message for part in _OF_TYPES):
+        return (
+            "The weights have another data type than the inputs. Convert the module in the function"
+            " that returns it, for example with .float()."
+        )
+    return ""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.torch.source import TorchProgram
+from polygraphy.domain.errors import BackendError
 
 torch = pytest.importorskip("torch")
 
@@ -52,3 +53,10 @@ def test_weights_that_each_call_draws_anew_are_random() -> None:
     assert TorchProgram(load).random_weights() == ["a.weight", "a.bias", "b.weight", "b.bias"]
     assert not TorchProgram(program(lambda a, b: a + b, seed=0)).random_weights()
     assert not TorchProgram(load()).random_weights()
+
+
+def test_a_module_in_another_data_type_than_the_data_gets_a_hint() -> None:
+    module = program(lambda a, b: a + b)().double()
+    with pytest.raises(BackendError, match="same dtype") as caught:
+        TorchProgram(module).run({"x": np.ones((1, 3), np.float32)})
+    assert ".float()" in caught.value.hint
