@@ -348,9 +348,9 @@ def test_right_outputs_come_from_files_of_other_libraries(
 def test_backends_have_defaults(polygraphy: Run) -> None:
     models.save(healthy(), Path("model.onnx"))
     done = polygraphy("polygraphy diagnose model.onnx")
-    assert done.code == 0 and "Comparing --onnxrt and --onnx" in done.out
+    assert done.code == 0 and "Comparing --onnxrt and --onnx" in done.err
     done = polygraphy("polygraphy diagnose model.onnx --reference model.onnx")
-    assert done.code == 0 and "Comparing" not in done.out
+    assert done.code == 0 and "Comparing" not in done.err
 
 
 def test_equal_infinities_of_backends_are_no_fault_but_are_named(polygraphy: Run) -> None:

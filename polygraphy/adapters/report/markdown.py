@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief_value
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
-from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.document import Document, verdict_word
 from polygraphy.domain.report.summary import (
     ERROR,
     FAILED,
@@ -42,7 +42,7 @@ def markdown_of(document: Document) -> str:
 def _lines(document: Document) -> Iterator[str]:
     """Yield the lines of the Markdown text."""
     sign = _SIGNS.get(document.verdict, "❌")
-    yield f"## {sign} {document.verdict.upper()}: {text_of(document.summary)}"
+    yield f"## {sign} {verdict_word(document.verdict)}: {text_of(document.summary)}"
     yield ""
     yield _code(document.command)
     for culprit in document.culprits:

@@ -17,7 +17,7 @@ from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.quantization.listing import list_quantized_tensors, summarize_quantization
-from polygraphy.domain.report.document import as_json_value
+from polygraphy.domain.report.document import as_json_value, verdict_word
 from polygraphy.domain.results.results import RunResults, short_names
 from polygraphy.domain.states.comparing import StepsCompared, step_table, steps_in_words
 from polygraphy.domain.tensors.naming import shorten_text
@@ -102,7 +102,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
         for culprit in result.culprits
     ]
     steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
-    caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
+    caption = f"{verdict_word(result.verdict)} after {steps}. {result.reason}".rstrip()
     title = ("nodes", "operator", "cause", "who", "evidence", "fix")
     return _table(caption, title, rows, longest=_WHOLE)
 

@@ -52,7 +52,7 @@ from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.drawing import GraphDrawing, draw_graph
 from polygraphy.domain.model.graph import constant_weight
 from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
-from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.document import Document, verdict_word
 from polygraphy.domain.report.summary import (
     PASSED,
     advice_for,
@@ -282,7 +282,8 @@ def report_page(document: Document, model: Model | None, folder: str = ".") -> s
     )
     page = environment.get_template("report.html.j2").render(
         document=document,
-        title=f"{document.verdict.upper()}: {document.command}",
+        title=f"{verdict_word(document.verdict)}: {document.command}",
+        verdict=verdict_word(document.verdict),
         policy=policy_of(script, style),
         style=style,
         script=script,

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.backends.built_in import BuiltInBackend, Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, parse_named, select_runners
-from polygraphy.cli.declare.errors import BadValue, warn_of_idle_flags
+from polygraphy.cli.declare.errors import BadValue, inform, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Number, Script, Text
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
@@ -20,7 +20,6 @@ from polygraphy.cli.declare.option import (
 )
 from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
-from polygraphy.logger import G_LOGGER
 from polygraphy.mod import has_mod
 
 PARTIES = {
@@ -78,7 +77,7 @@ def parties_of(values: Values, default: Sequence[str] = ()) -> list[Call]:
         chosen = [ChosenRunner(name, "", "", values) for name in default]
         if len(default) > 1:
             flags = " and ".join(PARTIES[name].flag for name in default)
-            G_LOGGER.info(f"Comparing {flags}, because no backend is set.")
+            inform(f"Comparing {flags}, because no backend is set.")
     calls = []
     for chosen_runner in chosen:
         make = PARTIES[chosen_runner.backend].party

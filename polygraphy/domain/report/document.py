@@ -206,6 +206,11 @@ def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequen
     ]
 
 
+def verdict_word(verdict: str) -> str:
+    """Return the word for a verdict that the terminal and pages show, such as ``FAILED``."""
+    return {"agree": "PASSED", "fault": "FAILED"}.get(verdict, verdict.upper())
+
+
 @frozen
 class Problem:
     """An error that ended the program."""

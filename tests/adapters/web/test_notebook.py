@@ -91,10 +91,10 @@ def test_diagnoses_show_who_is_to_blame() -> None:
         Remedy("polygraphy run m.onnx", proven=True), "Mul",
     )  # fmt: skip
     cells = Cells(DiagnosisResult(FAULT, [culprit], [Attempt("a", "b", 1.0)])._repr_html_()).cells
-    assert "FAULT after 1 step." in cells
+    assert "FAILED after 1 step." in cells
     assert {"Mul", "rewrite", "DivMulFusion", "polygraphy run m.onnx"} <= set(cells)
     agreed = Cells(DiagnosisResult("agree", reason="Nothing differs.")._repr_html_()).cells
-    assert "AGREE after 0 steps. Nothing differs." in agreed
+    assert "PASSED after 0 steps. Nothing differs." in agreed
 
 
 def test_models_show_what_they_take_and_give(tmp_path: object) -> None:
