@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.diagnosis.solving import resize_variants, solve_weights
+from polygraphy.domain.diagnosis.solving.sizes import resize_variants
+from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.model.graph import Attribute, Graph, Node, Tensor, Weight
 
 
@@ -68,6 +69,47 @@ def test_the_sizes_of_a_split_follow_from_its_outputs(
     )  # fmt: skip
     found = resize_variants(graph, 0, (4, 9), (4, 4), (4, 3), outputs)
     assert [variant.weights["k"].tolist() for variant in found] == sizes
+
+
+@pytest.mark.parametrize(
+    ("op", "indices", "right", "attributes"),
+    [
+        ("ScatterND", [[0], [3], [4]], [[0], [2], [4]], ()),
+        ("ScatterND", [[0, 0], [3, 1], [4, 2]], [[0, 0], [2, 1], [4, 2]], ()),
+        ("ScatterElements", [[0, 1, 2], [4, 3, 1]], [[0, 1, 2], [4, 3, 0]], ()),
+        ("ScatterElements", [[0], [2], [1], [1], [0]], [[0], [2], [0], [1], [0]],
+         (Attribute("axis", "int", 1),)),
+    ],
+)  # fmt: skip
+def test_the_indices_at_which_a_node_writes_are_solved(
+    op: str, indices: Any, right: Any, attributes: tuple[Attribute, ...]
+) -> None:
+    draw, array = np.random.default_rng(1), np.array(indices)
+    data = draw.standard_normal((5, 3))
+    shape = (
+        (*array.shape[:-1], *data.shape[array.shape[-1] :]) if op == "ScatterND" else array.shape
+    )
+    updates = draw.standard_normal(shape)
+    axis = attributes[0].value if attributes else 0
+
+    def output(positions: Any) -> Any:
+        result = data.copy()
+        if op == "ScatterND":
+            result[tuple(np.moveaxis(positions, -1, 0))] = updates
+        else:
+            np.put_along_axis(result, positions, updates, axis)
+        return result
+
+    graph = Graph(
+        inputs=(Tensor("u"),),
+        weights=(
+            Weight("d", "float64", data.shape, values=data),
+            Weight("i", "int64", array.shape, values=array),
+        ),
+        nodes=(Node("write", op, "", ("d", "i", "u"), ("y",), attributes),),
+    )
+    found = solve_weights(graph, 0, {"u": updates}, output(array), output(np.array(right)))
+    assert [variant.weights["i"].tolist() for variant in found] == [right]
 
 
 @pytest.mark.parametrize("kind", ["order", "element", "transposed", "inputs", "many rows"])

@@ -28,7 +28,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
-from polygraphy.domain.diagnosis.solving import solve_weights
+from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
     Variant,

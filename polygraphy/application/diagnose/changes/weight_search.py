@@ -14,7 +14,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Submodel
-from polygraphy.domain.diagnosis.solving import solve_missing_bias
+from polygraphy.domain.diagnosis.solving.weights import solve_missing_bias
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes

@@ -47,7 +47,7 @@ from polygraphy.domain.diagnosis.culprit import (
     with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.solving import resize_variants
+from polygraphy.domain.diagnosis.solving.sizes import resize_variants
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
     Variant,

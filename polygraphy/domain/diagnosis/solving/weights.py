@@ -1,4 +1,4 @@
-"""Weights and sizes with which a node computes what is expected, as far as they can be solved for.
+"""Weights with which a node computes what is expected, as far as they can be solved for.
 
 Each is only a candidate: the node has to be run with it. Several weights may do the same where the
 data are few, so that a weight that passes says which input differs, and not what it contained.
@@ -6,12 +6,12 @@ data are few, so that a weight that passes says which input differs, and not wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.diagnosis.solving.lookups import solve_indices
 from polygraphy.domain.diagnosis.two_models import (
     QUANTIZING,
     cause_of_weight,
@@ -19,10 +19,7 @@ from polygraphy.domain.diagnosis.two_models import (
     role_of,
 )
 from polygraphy.domain.diagnosis.variants import (
-    LARGEST_RANK,
     Variant,
-    difference_of_integers,
-    with_attribute,
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
@@ -52,8 +49,6 @@ _FACTORS = {
 }
 """By operator: the positions of data, weight and the zero point of the data, and of the scales of
 data, weight and result."""
-_BOUNDS = 256
-"""The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4
 """Relative difference up to which ratios are one factor. Chosen, not measured."""
 
@@ -72,7 +67,7 @@ def solve_weights(
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
-    yield from _solve_indices(side, node, inputs, goal)
+    yield from solve_indices(side, node, inputs, goal)
     yield from _solve_integer_weights(side, index, inputs, output, goal)
     yield from _solve_fill(side, index, inputs, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
@@ -182,26 +177,6 @@ def solve_missing_bias(
         yield from _solve_operand(node, position, start, {}, output, expected)
 
 
-def _solve_indices(
-    side: Graph, node: Node, inputs: Mapping[str, Any], goal: Any
-) -> Iterator[Variant]:
-    """Yield the variant of a lookup node with the indices at which its data have the expected
-    values."""
-    name = node.inputs[1] if len(node.inputs) > 1 and node.inputs[1] in side.constants else ""
-    data, find = inputs.get(node.inputs[0]) if node.inputs else None, _LOOKUPS.get(node.op)
-    if not name or data is None or find is None or np.size(data) * np.size(goal) > _MOST:
-        return
-    array = np.asarray(side.constants[name].values)
-    indices = find(node, np.asarray(data), goal, array)
-    if indices is None:
-        return
-    values = np.asarray(indices).reshape(array.shape).astype(array.dtype)
-    if not np.array_equal(values, array):
-        difference = difference_of_integers(array, values)
-        change = changes.other_weight("weight", name, difference, node.op)
-        yield Variant("weight", change, node, {name: values})
-
-
 def _solve_fill(side: Graph, index: int, inputs: Mapping[str, Any], goal: Any) -> Iterator[Variant]:
     """Yield the variant of a Where with the one value that the expected output has at all places of
     a constant operand; it may be infinite."""
@@ -217,69 +192,6 @@ def _solve_fill(side: Graph, index: int, inputs: Mapping[str, Any], goal: Any) -
         if filled.size and (filled == filled[0]).all() and filled[0] != array.reshape(-1)[0]:
             values = np.full(array.shape, filled[0], array.dtype)
             yield _weight_variant(side, index, position, array, values)
-
-
-def _rows(data: Any, expected: Any) -> list[int] | None:
-    """Return, for each expected row, the first row of an array that equals it; None if one has
-    none."""
-    if data.shape[1:] != expected.shape[1:]:
-        return None
-    positions = [
-        next((at for at, row in enumerate(data) if np.array_equal(row, value)), None)
-        for value in expected
-    ]
-    return None if None in positions else [at for at in positions if at is not None]
-
-
-def _gather_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices with which a Gather gives the goal; None if there are none."""
-    axis = int(node.attribute("axis", 0))
-    if indices.ndim > 1 or data.ndim - 1 + indices.ndim != goal.ndim:
-        return None
-    expected = np.moveaxis(goal, axis, 0) if indices.ndim else goal[np.newaxis]
-    return _rows(np.moveaxis(data, axis, 0), expected)
-
-
-def _gather_nd_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices with which a GatherND gives the goal; None if there are none."""
-    depth = indices.shape[-1] if indices.ndim else 0
-    if not 0 < depth <= data.ndim or int(node.attribute("batch_dims", 0)):
-        return None
-    leading, remaining_shape = data.shape[:depth], data.shape[depth:]
-    rows = None
-    if goal.shape == (*indices.shape[:-1], *remaining_shape):
-        rows = _rows(data.reshape(-1, *remaining_shape), goal.reshape(-1, *remaining_shape))
-    return None if rows is None else np.stack(np.unravel_index(rows, leading), -1)
-
-
-def _feature_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices with which an ArrayFeatureExtractor gives the goal; None if there are
-    none."""
-    if data.ndim != goal.ndim or not goal.ndim or goal.shape[-1] != indices.size:
-        return None
-    return _rows(np.moveaxis(data, -1, 0), np.moveaxis(goal, -1, 0))
-
-
-def _compress_condition(node: Node, data: Any, goal: Any, condition: Any) -> Any:
-    """Return the condition with which a Compress gives the goal; None if there is none."""
-    axis = node.attribute("axis")
-    if axis is None:
-        data, axis = data.reshape(-1), 0
-    if data.ndim != goal.ndim or condition.shape != data.shape[int(axis) : int(axis) + 1]:
-        return None
-    rows = _rows(np.moveaxis(data, int(axis), 0), np.moveaxis(goal, int(axis), 0))
-    if rows is None or rows != sorted({*rows}):
-        return None
-    return np.isin(np.arange(condition.size), rows)
-
-
-_LOOKUPS: Mapping[str, Callable[[Node, Any, Any, Any], Any]] = {
-    "ArrayFeatureExtractor": _feature_indices,
-    "Compress": _compress_condition,
-    "Gather": _gather_indices,
-    "GatherND": _gather_nd_indices,
-}
-"""By operator, a function of node, data, expected values and second input, which returns this."""
 
 
 def _weight_variant(side: Graph, index: int, position: int, weight: Any, values: Any) -> Variant:
@@ -543,158 +455,3 @@ def _factor(array: Any, reference: Any) -> float | None:
     ratios = np.asarray(array[nonzero], np.float64) / np.asarray(reference[nonzero], np.float64)
     middle = float(np.mean(ratios))
     return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None
-
-
-def _split_sizes(
-    node: Node,
-    total: int,
-    axis: int,
-    expected: Sequence[int],
-    outputs: Mapping[str, Sequence[int]],
-) -> Iterator[list[int]]:
-    """Yield possible sizes of the outputs of a Split for the expected shapes; a single unknown size
-    follows from the others."""
-    places = [[outputs[name][axis] if name in outputs else None for name in node.outputs]]
-    if not any(places[0]):
-        count = len(node.outputs)
-        places = [
-            [expected[axis] if at == i else None for i in range(count)] for at in range(count)
-        ]
-    for sizes in places:
-        remainder = total - sum(size for size in sizes if size is not None)
-        if sizes.count(None) <= 1 and remainder >= 0:
-            yield [remainder if size is None else size for size in sizes]
-
-
-def resize_variants(
-    side: Graph,
-    index: int,
-    read: Sequence[int],
-    lengths: Sequence[int],
-    expected: Sequence[int],
-    outputs: Mapping[str, Sequence[int]] | None = None,
-) -> Iterator[Variant]:
-    """Yield variants of a node with another size, bound or step, whose output has the expected
-    shape.
-
-    Args:
-        side: the model.
-        index: the position of the node.
-        read: the shape of its first input.
-        lengths: the shape of its output.
-        expected: the expected shape.
-        outputs: the expected shapes of its outputs, as far as they are known.
-    """
-    node = side.nodes[index]
-    if len(lengths) == len(expected) and tuple(lengths) == tuple(expected):
-        return
-
-    def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
-        """Yield the variant of a node with another value of a weight."""
-        name = node.inputs[position] if position < len(node.inputs) else ""
-        values = side.constants[name].values if name in side.constants else None
-        if values is None:
-            return
-        array, other_array = np.asarray(values), np.asarray(value)
-        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other_array.tolist():
-            change = changes.other_weight(
-                "weight", name, difference_of_integers(array, other_array), node.op
-            )
-            yield Variant("weight", change, node, {name: other_array.astype(array.dtype)})
-
-    if node.op in ("Reshape", "Expand"):
-        yield from weight_variants(1, expected)
-    elif node.op == "Tile" and len(read) == len(expected):
-        yield from weight_variants(
-            1, [size // max(own_index, 1) for own_index, size in zip(read, expected)]
-        )
-    elif node.op == "Resize" and len(read) == len(expected):
-        yield from weight_variants(3, expected)
-        yield from weight_variants(
-            2, [size / max(own_index, 1) for own_index, size in zip(read, expected)]
-        )
-    elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
-        yield from _bound_variants(side, node, read, expected, weight_variants)
-    elif node.op == "Split" and len(read) == len(expected):
-        axis = int(node.attribute("axis") or 0)
-        for parts in _split_sizes(node, read[axis], axis, expected, outputs or {}):
-            yield from weight_variants(1, parts)
-    elif node.op in ("Squeeze", "Unsqueeze"):
-        count = abs(len(expected) - len(read))
-        for axes in combinations(
-            range(min(max(len(expected), len(read)), LARGEST_RANK + 1)), count
-        ):
-            yield from weight_variants(1, axes)
-    rank = len(read) - 2
-    sized = node.attribute("kernel_shape")
-    if sized and len(read) == len(expected):
-        usual = {
-            "strides": (2, 1, 3, 4),
-            "dilations": (2, 1, 3),
-            "kernel_shape": (2, 1, 3, 4, 5, 7),
-        }
-        for name, sizes in usual.items():
-            attribute = tuple(node.attribute(name) or (1,) * rank)
-            if name == "kernel_shape" and len(node.inputs) > 1:
-                continue
-            for size in sizes:
-                if attribute != (size,) * rank:
-                    change = changes.other_attribute(node.op, name, attribute, (size,) * rank)
-                    other_node = with_attribute(node, name, "ints", (size,) * rank)
-                    yield Variant("attribute", change, other_node)
-        yield from _pads_for_size(node, read[2:], expected[2:])
-
-
-def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> Iterator[Variant]:
-    """Yield variants of a node with pads that give the expected size: on both sides, or on one."""
-    rank, kernel = len(read), node.attribute("kernel_shape")
-    attribute = tuple(node.attribute("pads") or (0,) * 2 * rank)
-    if node.op == "ConvTranspose" or len(kernel) != rank:
-        return
-    steps, spread = (
-        tuple(node.attribute(name) or (1,) * rank) for name in ("strides", "dilations")
-    )
-    least = [
-        (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
-        for i in range(rank)
-    ]
-    for extra_step in range(max(steps)):  # No window reaches these elements.
-        sums = [
-            max(value, 0) + (extra_step if step > extra_step else 0)
-            for value, step in zip(least, steps)
-        ]
-        for begin in product(*({s // 2: 0, s - s // 2: 0, 0: 0, s: 0} for s in sums)):
-            value = (*begin, *(value - first for value, first in zip(sums, begin)))
-            if value != attribute:
-                change = changes.other_attribute(node.op, "pads", attribute, value)
-                yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
-
-
-def _bound_variants(
-    side: Graph,
-    node: Node,
-    read: Sequence[int],
-    expected: Sequence[int],
-    weight: Callable[[int, Sequence[float]], Iterator[Variant]],
-) -> Iterator[Variant]:
-    """Yield variants of a Slice with other starts, ends or axes."""
-    values = [
-        side.constants[name].values if name in side.constants else None for name in node.inputs
-    ]
-    starts, ends = values[1], values[2]
-    if starts is None or ends is None:
-        return
-    count = np.size(starts)
-    axes = values[3] if len(values) > 3 and values[3] is not None else np.arange(count)
-    steps = values[4] if len(values) > 4 and values[4] is not None else np.ones(count, np.int64)
-    for at, (axis, step) in enumerate(zip(np.reshape(axes, -1), np.reshape(steps, -1))):
-        size, wanted = read[int(axis)], expected[int(axis)]
-        bounds = [np.reshape(value, -1).tolist() for value in (starts, ends)]
-        for position in (1, 2):
-            for value in range(size + 1) if size <= _BOUNDS else ():
-                other_bounds = [*bounds[position - 1]]
-                other_bounds[at] = value
-                pair = [other_bounds if position == end else bounds[end - 1] for end in (1, 2)]
-                used_positions = range(size)[pair[0][at] : pair[1][at] : int(step)]
-                if len(used_positions) == wanted:
-                    yield from weight(position, other_bounds)
