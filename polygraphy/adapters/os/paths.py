@@ -130,7 +130,7 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
     """Return the path of an existing, readable file, which is not empty unless it may be.
 
     Raises:
-        FileError: it is missing, a folder, unreadable or empty.
+        FileError: it is missing, a folder, a device, unreadable or empty.
     """
     path = Path(path)
     if path.is_dir():
@@ -152,6 +152,9 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
         )
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
+    if path.is_block_device() or (path.is_char_device() and not may_be_empty):
+        # Some devices, such as /dev/zero, never end.
+        raise FileError(f"{what} {path} is a device.", path=path, hint="Use the path of a file.")
     if path.stat().st_size == 0 and not may_be_empty:
         raise FileError(f"{what} {path} is empty.", path=path)
     return path

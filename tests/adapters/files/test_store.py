@@ -170,6 +170,13 @@ def test_pipes_are_written_and_read() -> None:
     assert received == [results()]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no such devices")
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])
+def test_devices_are_not_read(path: str) -> None:
+    with pytest.raises(FileError, match=f"{path} is a device"):
+        STORE.load(path, RunResults)
+
+
 # Folders.
 
 

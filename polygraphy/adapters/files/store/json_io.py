@@ -441,8 +441,8 @@ def name_of(file: PathOrFile) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is a pipe or device, which cannot be read twice."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+    """Return whether a path is a pipe or socket, which cannot be read twice."""
+    return path.is_fifo() or path.is_socket()
 
 
 def _whole_text(file: IO[Any]) -> str | bytes:
