@@ -153,6 +153,8 @@ def test_a_version_axis_runs_in_its_own_interpreter(folder: Path, run: Run) -> N
     ("plan", "words", "said"),
     [
         ("models = [", [], "plan.toml is not a TOML file"),
+        (f"models = {'[' * 5000}", [], "plan.toml is not a TOML file"),
+        (PLAN, ["--known", "/dev/zero"], "/dev/zero is a device"),
         (PLAN.replace('--onnxrt"', '--onnxrr"'), [], "--onnxrr does not exist"),
         (
             PLAN.replace('"--rtol', '"--val-r [1,2] --rtol'),

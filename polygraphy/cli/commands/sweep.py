@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.backends.built_in import backends_by_name
@@ -226,6 +226,8 @@ def _read(path: str) -> Mapping[str, Any]:
     else:
         import tomli as tomllib
 
+    if Path(path).is_char_device():  # Some devices, such as /dev/zero, never end.
+        raise CommandLineError(f"{path} is a device. Use the path of a file.")
     try:
         with open(path, "rb") as stream:  # noqa: PTH123
             plan: dict[str, Any] = tomllib.load(stream)
@@ -233,7 +235,7 @@ def _read(path: str) -> Mapping[str, Any]:
         raise CommandLineError(f"Plan {path} does not exist.") from None
     except OSError as error:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandLineError(f"{path} is not a TOML file: {error}.") from None
     return {key: _without_dates(value) for key, value in plan.items()}
 
