@@ -260,8 +260,10 @@ def pytest_runtest_makereport(
     report = yield
     raised = call.excinfo
     if raised is not None and report.failed and getattr(raised.value, "says_enough", False):
-        own = [entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path]
-        where = f"{report.nodeid.partition('::')[0]}:{own[-1]}: " if own else ""
+        lines_of_test = [
+            entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path
+        ]
+        where = f"{report.nodeid.partition('::')[0]}:{lines_of_test[-1]}: " if lines_of_test else ""
         kind = type(raised.value).__name__
         # The first line appears in pytest's summary.
         report.longrepr = _escape_text(f"{raised.value}\n{where}{kind}")
@@ -333,7 +335,7 @@ def _uses_own_fixture(metafunc: pytest.Metafunc) -> bool:
     """
     paths = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
     iter_markers = metafunc.definition.iter_markers("parametrize")
-    names = {name.strip() for each in iter_markers for name in _argument_names(each)}
+    names = {name.strip() for marker in iter_markers for name in _argument_names(marker)}
     return bool(paths) and paths[-1].func.__module__ == __name__ and "onnx_model" not in names
 
 

@@ -122,7 +122,7 @@ class ModelComparison:
         if not now.is_file():
             return "error", "The file is in the git index, but not in the checkout."
         # `lexists`, because the file may be a broken link.
-        known = before is not None and os.path.lexists(before)
+        is_in_base = before is not None and os.path.lexists(before)
         files = [path for path in (now, before) if path is not None and path.is_file()]
         pointers = [path for path in files if is_pointer(path)]
         if pointers:
@@ -133,7 +133,7 @@ class ModelComparison:
                 return "error", note
             verdict, summary = self._run(name, [])
             return verdict, f"{note} {summary}"
-        if not known:
+        if not is_in_base:
             verdict, summary = self._run(name, [])
             return ("new" if verdict == "passed" else verdict), summary
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:

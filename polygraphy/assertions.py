@@ -440,9 +440,6 @@ def _compare_results(
     return recorder, verdicts
 
 
-# Goldens.
-
-
 def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
     """Return the path of a golden file; its name has only safe characters."""
     if session is None and (folder is None or not name):
@@ -505,9 +502,6 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
                 f" the golden file {_brief_path(file)}.",
                 hint="If the change is intended, create it again: --polygraphy-update-golden.",
             )
-
-
-# Messages.
 
 
 def _session() -> Any:

@@ -233,7 +233,7 @@ def _save_results(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarra
 
 
 def change_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
-    """A weight, an attribute or the structure is another."""
+    """Return a maker of cases with a changed weight, attribute or structure."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
         options: tuple[str, ...] = ()
@@ -252,7 +252,7 @@ def change_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
 
 
 def nested_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
-    """A fault of its own in a network that holds graphs, or that a library made of another."""
+    """Return a maker of cases with a fault in a subgraph, or in a model that a library wrote."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
         if kind in INSIDE:

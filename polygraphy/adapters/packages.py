@@ -186,7 +186,8 @@ def _without_metadata(module: str) -> str | None:
 
 def _find_module(module: str) -> ModuleSpec | None:
     """Return the spec of a module without importing its parents; None if it does not exist."""
-    if sys.modules.get(module, module) is None:  # This marks a module that must not be imported.
+    if sys.modules.get(module, module) is None:
+        # None in `sys.modules` marks a module that must not be imported.
         return None
     spec: ModuleSpec | None = None
     path = None

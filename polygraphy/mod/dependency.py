@@ -270,7 +270,7 @@ def _is_there(name: str) -> bool:
         qualified = f"{qualified}.{part}" if qualified else part
         if qualified in sys.modules:
             module = sys.modules[qualified]
-            if module is None:  # This marks a module that must not be imported.
+            if module is None:  # None in `sys.modules` marks a module that must not be imported.
                 return False
             path, location = getattr(module, "__path__", None), getattr(module, "__file__", None)
         else:

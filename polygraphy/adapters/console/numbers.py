@@ -13,7 +13,7 @@ _BAR_WIDTH = 40
 
 def format_number(value: Any) -> str:
     """Return a number with five significant digits; other values unchanged."""
-    if type(value) is float:  # This is nearly always true.
+    if type(value) is float:  # Checked first, because nearly all numbers are floats.
         return f"{value:.5g}"
     if isinstance(value, (bool, str)) or value is None:
         return str(value)

@@ -103,7 +103,7 @@ _BUILDS = (
 
 def _clashes() -> tuple[str, ...]:
     """Return warnings about several ONNX Runtime packages in one environment."""
-    # This module imports parsers for mail, archives and tables: 10 ms.
+    # Imported here, because it imports parsers for mail, archives and tables: 10 ms.
     from importlib import metadata
 
     names = {

@@ -182,7 +182,7 @@ def choose_feeds_for_parties(
             # The backend may crash when it loads the model.
             fits = run_in_subprocess(lambda: is_fit(party.load(case.model.given), feed), party)
             case.load(party)
-        except REFUSALS:  # It cannot load the model, or it crashes.
+        except REFUSALS:  # The backend cannot load the model, or crashes.
             return True
         return fits
 

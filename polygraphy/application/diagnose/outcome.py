@@ -125,5 +125,5 @@ def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutco
             return answer
         if isinstance(answer, Found) or not isinstance(outcome, Found):
             outcome = answer
-    # It ends only this list: later steps of the caller must not change the verdict.
+    # `ends` applies only to this list: later steps of the caller must not change the verdict.
     return evolve(outcome, ends=True) if isinstance(outcome, Found) else outcome

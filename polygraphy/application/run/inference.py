@@ -129,7 +129,7 @@ def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
     if count_interrupts() > interrupts:
         return True
     reason: BaseException | None = stop
-    # Python keeps a list of items that the reader has not received.
+    # If an interrupt closed the generators, it is the context of the first GeneratorExit.
     while isinstance(reason, GeneratorExit):
         reason = reason.__context__
     return isinstance(reason, (KeyboardInterrupt, SystemExit))

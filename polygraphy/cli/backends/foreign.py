@@ -134,7 +134,7 @@ def _load_plugin(plugin: EntryPoint, taken_flags: Collection[str]) -> PluggedBac
         declared = plugin.load()
         _check(plugin.name, declared, taken_flags)
         partial = "" if declared.runner else _template_text(plugin.module, declared.partial)
-    except Exception as error:  # This is code of another package.
+    except Exception as error:  # Code of another package can raise anything.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
             f"the backend {plugin.name!r} of the package {package_of(plugin)} cannot be used:"

@@ -97,7 +97,7 @@ class KeptDifferences:
                     for vector in (kept_differences.absolute, kept_differences.relative)
                 ]
             )
-            rows.sort(axis=1)  # NaN last.
+            rows.sort(axis=1)  # Sorting puts NaN last.
             medians = [
                 midpoint(low, high) if not math.isnan(last) else math.nan
                 for low, high, last in rows[:, [(size - 1) // 2, size // 2, -1]].tolist()

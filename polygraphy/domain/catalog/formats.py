@@ -56,7 +56,8 @@ def format_named(path: str) -> str | None:
     """Return the format that belongs to the extension of a file, in any case; None if there is
     none. The path may name a function of a script, as in ``model.py:load``."""
     script, _, function = path.rpartition(":")
-    is_function = function.isidentifier() and script.lower().endswith(".py")  # Not `a.py:b.onnx`.
+    # False for a file named `a.py:b.onnx`.
+    is_function = function.isidentifier() and script.lower().endswith(".py")
     lowered = (script if is_function else path).lower()
     return next(
         (

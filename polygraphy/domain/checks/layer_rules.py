@@ -151,7 +151,7 @@ def check_gemm(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the sizes of the inputs of Gemm do not match."""
     a, b = call.shape(0), call.shape(1)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
-        return  # `require_ranks` reports these.
+        return  # `require_ranks` reports inputs that are not matrices.
     rows, inner = reversed(a) if call.attributes.get("transA") else a
     depth, columns = reversed(b) if call.attributes.get("transB") else b
     if not fits(inner, depth):

@@ -60,7 +60,7 @@ def _windows(call: OperatorCall, kernel: Sequence[int | None]) -> list[_Window |
     if not len(dilations) == len(strides) == spatial == len(pads) // 2:
         return []
     if min((*strides, *dilations), default=1) < 1:
-        return []  # Another rule reports that.
+        return []  # Another rule reports values below 1.
     return [
         (
             None

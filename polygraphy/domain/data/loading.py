@@ -116,7 +116,7 @@ def own_copy(data: Any) -> Any:
         return np.array(data)
     if hasattr(data, "__cuda_array_interface__") and hasattr(data, "numpy"):
         return data.clone() if hasattr(data, "clone") else data.numpy()
-    for method in ("clone", "copy"):  # PyTorch and CuPy use this name.
+    for method in ("clone", "copy"):  # PyTorch tensors have `clone`, other arrays have `copy`.
         if hasattr(data, "dtype") and hasattr(data, method):
             return getattr(data, method)()
     try:

@@ -88,7 +88,7 @@ class _File:
             if stop <= first + len(ahead):
                 return ahead[start - first : stop - first]
         piece = _read_at(self._descriptor, stop - start, start)
-        if len(piece) == stop - start:  # This is nearly always true.
+        if len(piece) == stop - start:  # Nearly all reads return the complete piece.
             return piece
         pieces = []
         while piece:

@@ -85,7 +85,7 @@ def _tidy_model(model: ModelProto) -> bool:
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
     for graph in unnamed:
         graph.name = "graph"
-    with suppress(ModelError):  # The checker also reports this for cycles.
+    with suppress(ModelError):  # Sorting fails if there is a cycle, which the checker also reports.
         if sort(model.graph):
             G_LOGGER.info("Sorted the nodes of the model topologically.")
             return True

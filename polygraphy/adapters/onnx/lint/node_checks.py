@@ -348,7 +348,7 @@ class NodeChecks:
         }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output), bodies)
-        if bodies:  # For other nodes, the checker reports this.
+        if bodies:  # For nodes without subgraphs, the checker reports missing parts.
             yield from _missing_parts(call, node, schema)
         if not domain_of(node.domain):
             yield from _type_conflicts(call, schema)

@@ -107,7 +107,7 @@ class Profile(DomainProfile):
             return
         ranged = self[tensor.name]
         smallest = _default_shape(tensor, fill)
-        if len(smallest) == len(ranged.opt):  # Otherwise, `to_trt` reports the error.
+        if len(smallest) == len(ranged.opt):  # `to_trt` reports ranges of different lengths.
             self.add(tensor.name, smallest, ranged.opt, ranged.max)
 
     def _resolve_patterns(self, network: Any) -> None:

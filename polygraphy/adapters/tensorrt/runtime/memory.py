@@ -390,7 +390,7 @@ def is_of_older_version(engine: Any) -> bool:
     Many newer functions then fail, and some end the process, so they are not called; debug tensors
     are safe.
     """
-    if not hasattr(engine, "is_debug_tensor"):  # This is TensorRT 8.
+    if not hasattr(engine, "is_debug_tensor"):  # Only TensorRT 8 lacks this method.
         return False
     with mute_log(), capture_log() as reasons:
         engine.is_debug_tensor(engine.get_tensor_name(0))

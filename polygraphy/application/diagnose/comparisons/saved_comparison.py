@@ -135,7 +135,7 @@ def compare_saved(
         expected = _in_own_types(values[number], dtypes, saved)
         deviations[number] = cumulative_deviations(case, own_values, expected)
         wrong = {name for name, off in deviations[number].items() if off.is_wrong}
-        # It may be correct in the type in which it was saved.
+        # A tensor may be correct within the precision of the saved results.
         again = cumulative_deviations(
             case, own_values, LazySubset(inner & wrong, saved.__getitem__)
         )

@@ -157,7 +157,7 @@ class CheckCompatibilityCommand(Command):
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
         model = with_values(
             values[ModelOptions], input_shapes=None
-        )  # These options only affect the data.
+        )  # Not counted, because these options only affect the data.
         as_it_is = values.replace_groups(model)
         return Program(
             "check_compatibility.py.j2",

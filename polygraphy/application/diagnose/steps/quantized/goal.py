@@ -327,7 +327,7 @@ class _GoalSearch:
             compute = exact.load(proto)
             values: list[Values] = [compute(feed) for feed in self._feeds]
         except BackendError:
-            # This happens in ONNX Runtime 1.32, with some models.
+            # ONNX Runtime 1.32 rejects exact products for some models.
             return Skip("the backend refuses exact products")
         if _are_equal(values, inexact):
             return Skip("products are exact, as on every CPU with VNNI")
