@@ -41,7 +41,7 @@ def inspect_data(
         line_width: the maximum length of a line of elements; -1 for no limit.
 
     Raises:
-        FileError: a file is missing, damaged, or of another kind.
+        FileError: a file is missing, damaged, or of a different kind.
         UsageError: `num_items` is zero or less than -1.
     """
     if num_items < -1 or num_items == 0:

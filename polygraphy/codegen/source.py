@@ -154,7 +154,7 @@ def docstring(summary: str, command: str) -> Source:
 
 
 Use = Callable[..., Source]
-"""Returns a name that the program imports from a module, under another name if that follows."""
+"""Returns a name that the program imports from a module, under a different name if that follows."""
 
 
 class Expression:

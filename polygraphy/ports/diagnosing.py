@@ -175,7 +175,7 @@ class SuspectedParty(Protocol):
         backend: its flag without the dashes.
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.
-        rewrites: whether it may run another graph than it is given.
+        rewrites: whether it may run a different graph than it is given.
         levels: the supported levels of rewriting, from the least to the most.
         settings: the way it runs models, for a program that needs nothing of this package: its
             ``module``, and arguments that are not the default; none where there can be no such

@@ -37,7 +37,7 @@ _NEVER = {"Cast", "DequantizeLinear", "QuantizeLinear"}
 """Operators that `get_qdq_config` does not quantize."""
 _OTHERS = 0.02
 """The share of bytes that may differ if a model is quantized again by the same algorithm: HQQ sums
-in another order on each machine.
+in a different order on each machine.
 """
 
 

@@ -261,7 +261,7 @@ class _Input:
         return _element_type(self.dtype)
 
     def check(self, name: str, dtype: Any) -> None:
-        """Raise InputError for data of another type, whose bytes would be misread."""
+        """Raise InputError for data of a different type, whose bytes would be misread."""
         if dtype in self._allowed:
             return
         given_dtype = DataType.from_dtype(dtype)

@@ -250,7 +250,7 @@ def read_facts(compiled: CompiledModel) -> CompiledFacts:
 
 def core_of_process() -> Any:
     """Return OpenVINO's `Core`, one per process. Each installs signal handlers, and several that
-    end in another order crash at Ctrl-C.
+    end in a different order crash at Ctrl-C.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.

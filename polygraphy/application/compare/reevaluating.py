@@ -174,7 +174,7 @@ def check_accuracy(
             each iteration.
 
     Raises:
-        FileError: the file is missing, damaged or of another kind.
+        FileError: the file is missing, damaged or of a different kind.
         UnknownNameError: the results do not have an output of that name.
         UsageError: the saved results do not contain what a setting needs.
         InconclusiveError: the file contains no results.

@@ -152,7 +152,7 @@ class Placements:
 
     @property
     def misplaced_nodes(self) -> list[NodePlacement]:
-        """Return the nodes placed on another provider than requested."""
+        """Return the nodes placed on a different provider than requested."""
         return [node for node in self.nodes if node.provider != self.wanted]
 
     def lines(self, *, is_complete: bool = False) -> Iterator[str]:

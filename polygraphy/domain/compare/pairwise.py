@@ -211,7 +211,7 @@ def align_shapes(
     """Return both arrays in the shape of `value`; None if the shapes differ and must match, or
     cannot be reconciled.
 
-    The same dimensions in another order mean a transposed array, for which the first order that
+    The same dimensions in a different order mean a transposed array, for which the first order that
     fits is used; other shapes with the same number of elements mean a reshaped one.
     """
     if value.shape == reference.shape:

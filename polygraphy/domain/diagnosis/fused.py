@@ -123,7 +123,7 @@ def _nodes_behind_weights(
     """Return the nodes whose folded weights the fused node of a suspect reads: one with weights,
     and its normalization; the given nodes if not exactly one fits.
 
-    A backend may store the weights in another order, and with zeros at the end.
+    A backend may store the weights in a different order, and with zeros at the end.
     """
     inputs = pairing.model.nodes[suspect.nodes[0]].inputs
     weight = pairing.model.constants.get(inputs[1]) if len(inputs) > 1 else None

@@ -173,7 +173,7 @@ _OWN_ATTRIBUTES = {
 loses them.
 """
 _WIRES = 4
-"""Inputs, or outputs, of the largest nodes that are tried in another order."""
+"""Inputs, or outputs, of the largest nodes that are tried in a different order."""
 _FEW = 8
 """Integers of the longest list that is tried with others."""
 _USUAL = (0, 1, -1, 2, 3, 4, 5, 6, 7, 8, 16, 32)

@@ -127,7 +127,7 @@ def _tensor_differences(
     reference_tensors: Sequence[Tensor],
     where: tuple[str, ...],
 ) -> Iterator[Difference]:
-    """Yield the differences in inputs or outputs: missing, of another type or shape, or in
+    """Yield the differences in inputs or outputs: missing, of a different type or shape, or in
     another order.
     """
     first, second = (

@@ -174,7 +174,7 @@ class _Reader:
         return node is not None and node.op in _COMPUTE_ALIKE
 
     def _origin(self, tensor: str, depth: int) -> str:
-        """Return the tensor that contains all elements of a tensor, in another shape."""
+        """Return the tensor that contains all elements of a tensor, in a different shape."""
         while depth < DEEPEST:
             node = self._graph.maker(tensor)
             if node is None or node.op not in _MOVES_PIECES or not node.inputs:

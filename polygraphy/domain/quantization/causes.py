@@ -79,7 +79,7 @@ _SCALED = 0.1
 """Another scale explains the codes of a weight if it leaves less than this share of the error.
 Chosen, not measured."""
 _ALIKE = 0.5
-"""Scales in another order fit if sorting both leaves at most this share of their difference.
+"""Scales in a different order fit if sorting both leaves at most this share of their difference.
 Chosen, not measured."""
 _FREE = 0.5
 """A range with a wrong zero point leaves free at one end what it cuts off at the other (1), less

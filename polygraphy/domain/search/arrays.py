@@ -25,7 +25,7 @@ _BEST = 24
 """Elements that are tried as the only one that differs."""
 _LIKE = 0.25
 """Least similarity between the effect of one element and the whole difference: a large change has
-another effect than a small one. Chosen, not measured."""
+a different effect than a small one. Chosen, not measured."""
 _PROMISING = 0.95
 """Largest share of the error that may remain after a change of the only element that differs.
 Chosen, not measured."""

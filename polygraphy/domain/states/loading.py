@@ -388,7 +388,7 @@ class StepLoader:
 
     def _check_shapes(self, plan: StatePlan) -> dict[str, Sequence[int]]:
         """Return the shapes that the user set; raise an error if the model does not have such an
-        input, or if it has another shape.
+        input, or if it has a different shape.
         """
         shapes = _data_loader_shapes(self._data)
         names = {*plan.inputs, *plan.for_step(0).inputs}
@@ -401,7 +401,7 @@ class StepLoader:
                         f"Shape mismatch: input {name!r} has shape"
                         f" {_shape_text(tensors[name].shape or ())} in the model, which does not"
                         f" match {_shape_text(shape)}.",
-                        hint="Set another shape with --input-shapes.",
+                        hint="Set a different shape with --input-shapes.",
                     )
             if 0 in shape and plan.roles.by_input.get(name) in (TOKENS, CHUNK):
                 raise InputError(
@@ -599,7 +599,7 @@ def _data_loader_shapes(data: Any) -> dict[str, Sequence[int]]:
 
 def _as_type(array: Any, dtype: np.dtype[Any]) -> Any:
     """Return an array in a data type if that loses nothing, else unchanged: a reference may have
-    states of another type.
+    states of a different type.
     """
     if not isinstance(array, np.ndarray) or array.dtype == dtype:
         return array

@@ -1,4 +1,4 @@
-"""Arrays whose elements lie in memory in another order than their shape says."""
+"""Arrays whose elements lie in memory in a different order than their shape says."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class MetadataTuple:
         yield self.shape
 
     def __setstate__(self, state: Any) -> None:
-        """Restore pickled metadata; NVIDIA's Polygraphy uses another name for the data type."""
+        """Restore pickled metadata; NVIDIA's Polygraphy uses a different name for the data type."""
         attributes = (
             state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
         )

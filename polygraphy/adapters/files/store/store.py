@@ -375,7 +375,7 @@ class FileResultStore:
 
         Raises:
             FileError: at the call, if the path cannot be written.
-            UsageError: the items are of another kind.
+            UsageError: the items are of a different kind.
         """
         _check_is_iterable(kind)
         path = Path(dest)
@@ -399,8 +399,8 @@ class FileResultStore:
 
         Raises:
             FileError: at the call, if the file (or the first file of a folder) is missing, damaged
-                or of another kind; during iteration, if a later file or an array is.
-            UsageError: the items are of another kind.
+                or of a different kind; during iteration, if a later file or an array is.
+            UsageError: the items are of a different kind.
         """
         _check_is_iterable(kind)
         path = Path(source)

@@ -360,7 +360,7 @@ def graph_weights(
     graph: GraphProto, changed: Collection[str] | None = None
 ) -> dict[str, TensorProto]:
     """Return the dense weights of a graph by name, not those of its subgraphs. A tensor in a
-    Constant node has another name than the weight.
+    Constant node has a different name than the weight.
 
     Args:
         graph: the graph.

@@ -225,7 +225,7 @@ def _length(node: NodeProto, lengths: Sequence[int]) -> int:
 
 
 def _length_of_copies(node: NodeProto, lengths: Sequence[int]) -> int:
-    """Return the length of a list of another type that a node computes; 0 for other results."""
+    """Return the length of a list of a different type that a node computes; 0 for other results."""
     if node.op_type in _CONTROL_FLOW:
         return max(lengths, default=0)
     if node.op_type == "Constant":

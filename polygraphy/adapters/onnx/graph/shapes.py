@@ -210,7 +210,7 @@ def confirm_shapes(
 
     Args:
         model: the model, whose inputs have at least one dimension that is not a number.
-        shapes: the shapes that were inferred in another way.
+        shapes: the shapes that were inferred in a different way.
         infer: infers the shapes of a model.
     """
     agreed: dict[tuple[str, int], int] = {}

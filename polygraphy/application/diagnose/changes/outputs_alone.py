@@ -165,7 +165,7 @@ class _Guesses:
         ]
 
     def _is_mismatched(self, name: str) -> bool:
-        """Return whether an output has another shape or kind of data than was saved."""
+        """Return whether an output has a different shape or kind of data than was saved."""
         arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
         return len({(array.shape, array.dtype.kind) for array in arrays}) > 1
 

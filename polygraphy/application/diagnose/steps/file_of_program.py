@@ -650,7 +650,7 @@ def _negate(array: Any) -> Any:
 
 
 def _reorder(array: Any) -> Any:
-    """Return a different array: integers in another order, so that their sum is the same."""
+    """Return a different array: integers in a different order, so that their sum is the same."""
     return np.roll(array, 1) if array.dtype.kind in "iu" else array
 
 

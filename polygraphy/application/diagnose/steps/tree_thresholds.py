@@ -1,4 +1,4 @@
-"""Step: rows whose features lie on a threshold of a tree reach another leaf than in float64."""
+"""Step: rows whose features lie on a threshold of a tree reach a different leaf than in float64."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def differs() -> str:
 
 @fact
 def has_shape(shape: Sequence[int], expected: Sequence[int]) -> str:
-    """Return the fact that a weight has another shape than expected, as a predicate."""
+    """Return the fact that a weight has a different shape than expected, as a predicate."""
     return f"has shape {tuple(shape)} instead of {tuple(expected)}"
 
 
@@ -123,7 +123,7 @@ def is_transposed() -> str:
 
 @fact
 def has_moved_slices(axis: int, order: Sequence[int]) -> str:
-    """Return the fact that the slices of a weight along an axis are in another order, as a
+    """Return the fact that the slices of a weight along an axis are in a different order, as a
     predicate."""
     if list(order) == [*range(len(order))][::-1]:
         return f"is reversed along axis {axis}"

@@ -90,7 +90,7 @@ def metric_raises(name: str, error: BaseException) -> InputError:
 
 
 def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> UsageError:
-    """Return the error that an input of the reference has another shape."""
+    """Return the error that an input of the reference has a different shape."""
     return UsageError(
         f"{path}: input {name!r} has shape {own}, but {shape} in the quantized model.",
         hint="Pass the original float model with --reference.",

@@ -72,7 +72,7 @@ def in_training_mode(op: str) -> str:
 
 @fact
 def other_layout(order: Sequence[int]) -> str:
-    """Return the fact that the axes of a tensor are in another order."""
+    """Return the fact that the axes of a tensor are in a different order."""
     return f"The values are correct, but the axes are in the order {tuple(order)}."
 
 

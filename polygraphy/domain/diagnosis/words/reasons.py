@@ -207,7 +207,7 @@ def model_or_data_changed(is_related: bool) -> str:
 
 @statement
 def different_shape(output: str, own: str, saved: str) -> str:
-    """Return the sentence that an output has the saved values in another shape."""
+    """Return the sentence that an output has the saved values in a different shape."""
     return (
         f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
         " Reshape the output or the saved array."
@@ -216,7 +216,7 @@ def different_shape(output: str, own: str, saved: str) -> str:
 
 @statement
 def other_shape(output: str, own: str, saved: str) -> str:
-    """Return the sentence that an output has another shape than the saved one."""
+    """Return the sentence that an output has a different shape than the saved one."""
     return (
         f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
         " Pass the original data (--load-inputs) or shapes (--input-shapes)."

@@ -1,4 +1,4 @@
-"""Step: an output of a model with states continues another input than it should."""
+"""Step: an output of a model with states continues a different input than it should."""
 
 from __future__ import annotations
 
