@@ -63,10 +63,10 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
         text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])[:_LONGEST]
         frame = user_frame(error)
         name = f"{kind}: {text.rstrip('.')}{frame}." if text else f"{kind}{frame}."
-        if doing == "load":
+        if doing == "load" and model:  # Else a function of the user failed.
             raise ModelError(
-                f"PyTorch cannot load {model or 'the model'}: {name}",
-                path=model or None,
+                f"PyTorch cannot load {model}: {name}",
+                path=model,
                 hint="Use a file from torch.export.save (.pt2) or torch.jit.save (.pt).",
             ) from error
         if doing == "run" and isinstance(error, TypeError):
