@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,18 @@ def test_the_best_scheme_in_parts_is_the_one_of_the_whole_weight() -> None:
     loss, best = weight_loss(site), best_scheme_by_channels(site, 256)
     assert loss is not None and loss.best is not None and best is not None
     np.testing.assert_array_equal(best.codes(exact), loss.best.codes(exact))
+
+
+def test_the_best_scheme_of_a_large_weight_takes_little_memory() -> None:
+    exact = np.random.default_rng(3).standard_normal((256, 256))
+    stored = Scheme("int8", np.ones(256), np.zeros(256), 0)
+    site = Site("w", "weight", stored, None, stored.values(stored.codes(exact)), exact, exact)
+    best_scheme_by_channels(site, 1024)  # What is imported or cached does not count.
+    tracemalloc.start()
+    best_scheme_by_channels(site, 1024)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < exact.nbytes
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -209,10 +209,10 @@ def best_scheme_by_channels(site: Site, most: int) -> Scheme | None:
         return None if loss is None else loss.best
     count = site.exact.shape[axis]
     step = max(1, most * count // max(site.exact.size, 1))
-    parts = [
+    parts = (  # One at a time in memory.
         _take_channels(site, axis, np.arange(start, min(start + step, count)))
         for start in range(0, count, step)
-    ]
+    )
     best = [
         best_weight_scheme(np.asarray(part.exact, np.float64), part.scheme)[0]
         for part in parts

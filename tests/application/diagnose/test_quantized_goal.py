@@ -622,7 +622,7 @@ def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() 
     node = next(node for node in model.graph.node if "w2_d" in node.output)
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.001), "wrong"))
-    kept = found(model, within=0.01, memory_budget=20_000)
+    kept = found(model, within=0.01, memory_budget=40_000)
     assert kept.verdict == "inconclusive"
     assert re.search(r"misses the target: rms .* because this needs about", kept.summary)
     assert re.search(
@@ -638,7 +638,7 @@ def test_a_wrong_weight_is_corrected_even_if_a_search_does_not_fit_into_memory(
     path, party, reference = tmp_path / "fixed.onnx", exact_party(), tmp_path / "float.onnx"
     onnx.save(plain(), str(reference))
     model = with_weight(build_quantized(), "w2_s", lambda scale: scale * np.float32(0.2))
-    options: dict[str, Any] = {"party": party, "memory_budget": 20_000, "save": str(path)}
+    options: dict[str, Any] = {"party": party, "memory_budget": 40_000, "save": str(path)}
     kept = found(model, str(reference), within=0.05, **options)
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"], culprit["nodes"]) == ("fault", "scale", ["product2"])
@@ -658,7 +658,7 @@ def test_a_reference_that_is_too_large_for_a_search_stays_in_its_file(
         return load(model, **options)
 
     party.load = record
-    found(build_quantized(), path, party, within=0.01, memory_budget=20_000)
+    found(build_quantized(), path, party, within=0.01, memory_budget=40_000)
     assert path in loaded
 
 
@@ -676,10 +676,11 @@ def test_a_model_that_is_not_saved_is_explained(
 def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs() -> None:
     party = OnnxrtParty()
     party.load = lambda *model, **options: pytest.fail("a model runs")
-    with pytest.raises(UsageError, match="needs about"):
+    with pytest.raises(UsageError, match="needs about") as caught:
         diagnose(
             build_quantized(), [party], FEEDS, reference=plain(), within=0.01, memory_budget=1000
         )
+    assert "With --memory-budget 1M or more, each weight is measured by itself" in str(caught.value)
 
 
 def test_a_target_that_float_misses_is_reported() -> None:

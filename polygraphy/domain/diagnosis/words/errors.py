@@ -133,12 +133,19 @@ def _inputs_text(inputs: Mapping[str, Any]) -> str:
     )
 
 
-def search_needs_memory(needed: int, limit: int) -> UsageError:
-    """Return the error that a search needs more memory than allowed."""
+def search_needs_memory(needed: int, least: int, limit: int) -> UsageError:
+    """Return the error that a search needs more memory than allowed.
+
+    Args:
+        needed: the bytes that it needs for all weights.
+        least: the bytes that each weight needs at most if it is measured by itself.
+        limit: the bytes that are allowed.
+    """
     return UsageError(
         f"The search needs about {in_bytes(needed)} of memory for the weights, but only"
         f" {in_bytes(limit)} is allowed.",
-        hint="Pass a larger --memory-budget, or list ranges with `inspect model --reference`.",
+        hint=f"With --memory-budget {-(-least >> 20)}M or more, each weight is measured by itself."
+        " Without data, list ranges with `inspect model --reference`.",
     )
 
 
