@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from attrs import evolve
@@ -310,6 +311,8 @@ def _goal(
         return None
     if reference is None:
         raise errors.no_float_model()
+    if within == inf:
+        raise errors.infinite_goal()
     if callable(metric):
         name = getattr(metric, "__name__", "metric")
         return QuantizedGoal(within, metric, name, save, budget)

@@ -25,7 +25,7 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.onnxruntime.quantizing_again import (
     quantize_again as quantize_by_onnxruntime,
 )
-from polygraphy.application.diagnose.steps.quantized import runs, switches
+from polygraphy.application.diagnose.steps.quantized import memory, runs, switches
 from polygraphy.application.diagnose.steps.quantized.runs import reduce_metric
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
@@ -604,9 +604,11 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
         ({"metric": lambda values, right: right["y"]}, InputError, r"an array of shape \(24, 32\)"),
         ({"metric": lambda values, right: "0"}, InputError, "returns a value of type str"),
+        ({"metric": lambda values, right: np.complex64(1)}, InputError, "of type complex64"),
         ({"metric": lambda values, right: 10**400}, InputError, "returns a value of type int"),
         ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"within": -1.0}, UsageError, "--within -1 cannot be reached: rms is never negative"),
+        ({"within": float("inf")}, UsageError, "--within inf accepts every model"),
         ({"within": -0.5, "metric": "kl"}, UsageError, "kl is never negative"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": build_quantized()}, UsageError, "--within needs a quantized model"),
@@ -681,6 +683,16 @@ def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs()
             build_quantized(), [party], FEEDS, reference=plain(), within=0.01, memory_budget=1000
         )
     assert "With --memory-budget 1M or more, each weight is measured by itself" in str(caught.value)
+
+
+def test_a_model_that_protobuf_cannot_copy_is_refused_before_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "_MESSAGE_BYTES", 100)
+    party = OnnxrtParty()
+    party.load = lambda *model, **options: pytest.fail("a model runs")
+    with pytest.raises(UsageError, match="can have at most 2 GB"):
+        diagnose(build_quantized(), [party], FEEDS, reference=plain(), within=0.01)
 
 
 def test_a_target_that_float_misses_is_reported() -> None:

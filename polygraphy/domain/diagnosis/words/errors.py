@@ -63,6 +63,13 @@ def negative_goal(within: float, metric: str) -> UsageError:
     )
 
 
+def infinite_goal() -> UsageError:
+    """Return the error that every model reaches a target."""
+    return UsageError(
+        "--within inf accepts every model.", hint="Pass a finite number, such as 0.1."
+    )
+
+
 def unknown_metric(name: Any, known: Iterable[str]) -> UsageError:
     """Return the error that a metric does not exist."""
     return UsageError(
@@ -130,6 +137,15 @@ def _inputs_text(inputs: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{one_line(name)} {described.dtype}[{','.join(map(str, described.shape or '?'))}]"
         for name, described in inputs.items()
+    )
+
+
+def model_exceeds_message(size: int) -> UsageError:
+    """Return the error that a quantized model is too large to be copied."""
+    return UsageError(
+        f"The quantized model has {in_bytes(size)} of weights, but a copy of it, in which layers"
+        " are in float, can have at most 2 GB (protobuf).",
+        hint="List weights and their losses with `inspect model --reference`, without data.",
     )
 
 

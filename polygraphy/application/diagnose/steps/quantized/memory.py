@@ -41,6 +41,9 @@ the model with switches. Bytes may hold two weights.
 _CORRECTED = 2
 """A wrong weight that is measured by itself takes this multiple: also the codes that correct it.
 Measured: 2.0 times for int4 in blocks, 2.2 for int8 with a scale for each channel."""
+_MESSAGE_BYTES = (1 << 31) - (1 << 20)
+"""Most bytes of weights in a model that can be copied: protobuf allows 2 GB, and nodes need some.
+"""
 _ELEMENTS = 1 << 20
 """About the number of elements of a weight that are quantized in other ways, which takes half a
 microsecond each: those of the channels that lose most, and of some others."""
@@ -84,10 +87,13 @@ def _allowed_bytes(case: Case) -> int:
 
 
 def check_memory(case: Case) -> None:
-    """Raise UsageError if not even the largest weight of a model can be measured: before a model
-    runs.
+    """Raise UsageError if a model cannot be copied, or if not even its largest weight can be
+    measured: before a model runs.
     """
-    needed = [*map(_needed_bytes, case.model.graph.all_weights)]
+    weights = case.model.graph.all_weights
+    if (size := sum(weight.nbytes for weight in weights)) > _MESSAGE_BYTES:
+        raise errors.model_exceeds_message(size)
+    needed = [*map(_needed_bytes, weights)]
     total, allowed = sum(needed), _allowed_bytes(case)
     least = _CORRECTED * max(needed, default=0)
     if min(total, least) > allowed:
