@@ -66,7 +66,7 @@ def test_scripts_that_are_wrong(
     ("body", "message"),
     [
         ("load_data = [{}]", "load_data is a list, not a function"),
-        ("def load_data():\n    return 3", "must be iterable, not a int"),
+        ("def load_data():\n    return 3", "must be iterable, not an int"),
         ("def load_data():\n    return {'x': 1}", "not str"),
         ("def load_data():\n    return [{0: 1}]", "with the key 0"),
     ],
