@@ -82,7 +82,6 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
     [
         ("onnxruntime", "pass", CRASH, "ONNX Runtime crashed while it ran the model on x float32[2,3] (SIGSEGV"),
         ("tensorrt", CRASH, "", "TensorRT crashed while it loaded the model (SIGSEGV"),
-        ("mine", "pass", CRASH, "The process crashed (SIGSEGV"),
         ("mine", KILL, "", "The process was killed, perhaps because memory ran out."),
     ],
 )  # fmt: skip
