@@ -31,7 +31,7 @@ from polygraphy.domain.part_limits import (
 from polygraphy.domain.row_order import FLIPS, order_like_reference
 from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
-from polygraphy.domain.tensors.naming import differing_text
+from polygraphy.domain.tensors.naming import count_text, differing_text
 from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.precision import (
@@ -411,9 +411,13 @@ class Deviation:
     def __str__(self) -> str:
         """Return the worst element as text, with its error relative to the RMS."""
         if self.broken:
-            return f"{self.broken} elements of {self.part!r} become infinite or NaN"
+            become = "becomes" if self.broken == 1 else "become"
+            count = count_text(self.broken, "element")
+            return f"{count} of {self.part!r} {become} infinite or NaN"
         if self.has_other_form:
             return f"{self.part!r} has a different shape or data type"
+        if not self.excess and not self.off:
+            return f"{self.part!r} matches exactly"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
         return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 

@@ -193,6 +193,8 @@ def test_more_pairs_are_looked_at_where_one_falls_little_short(
 
 def test_the_error_of_an_output_in_words() -> None:
     assert str(Deviation(0.5, off=0.1, part="y")) == "'y' has an error of 0.1, 50% of the tolerance"
+    assert str(Deviation(0, part="y")) == "'y' matches exactly"
+    assert str(Deviation(2, broken=1, part="y")) == "1 element of 'y' becomes infinite or NaN"
     assert str(Deviation(2, off=0.1, part="y")) == "'y' has an error of 0.1, 2 times the tolerance"
     assert str(Deviation(np.inf, broken=3, part="y")) == "3 elements of 'y' become infinite or NaN"
     assert str(Deviation(np.inf, part="y")) == "'y' has a different shape or data type"
