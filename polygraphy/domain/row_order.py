@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
-
-if TYPE_CHECKING:
-    from polygraphy.domain.rounding import Rounding
 
 FLIPS = 0.01
 """Share of integers, such as classes or steps, that may change if a coarse type decides between
@@ -25,7 +22,34 @@ _SWAPPED = 2
 """Rows that may swap places in any type: two with nearly equal scores."""
 
 
-def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> Array:
+class RowLimits(Protocol):
+    """The limits of rounding that decide which rows can be exchanged.
+
+    Attributes:
+        atol: absolute limit of the output.
+        rtol: relative limit of the output.
+        flip_share: the share of integers that may change.
+        labels: the number of the part of each element; None if the output has no parts.
+    """
+
+    @property
+    def atol(self) -> float:
+        """Return the absolute limit."""
+
+    @property
+    def rtol(self) -> float:
+        """Return the relative limit."""
+
+    @property
+    def flip_share(self) -> float:
+        """Return the share."""
+
+    @property
+    def labels(self) -> Array | None:
+        """Return the numbers of the parts."""
+
+
+def order_like_reference(value: Array, reference: Array, rounding: RowLimits) -> Array:
     """Return an output with its rows, or the elements of each row, in the order of the reference,
     if rounding can have exchanged them."""
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
@@ -46,7 +70,7 @@ def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> 
     return array
 
 
-def _are_parts(rounding: Rounding, value: Array) -> bool:
+def _are_parts(rounding: RowLimits, value: Array) -> bool:
     """Return whether the elements of a row are known to be of different parts, such as a box and
     its score."""
     labels = rounding.labels
@@ -61,7 +85,7 @@ def _is_repeated(orders: Sequence[Array]) -> bool:
     return most > max(1, len(orders) // 2)
 
 
-def _order_of_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array:
+def _order_of_rows(rows: Array, expected_array: Array, rounding: RowLimits) -> Array:
     """Return the order of rows that makes them most similar to the expected ones."""
     order = np.arange(len(rows))
     if len(rows) > _MOST_ROWS:

@@ -51,6 +51,7 @@ from polygraphy.domain.diagnosis.words import (
     errors,
     reasons,
     state_evidence,
+    state_reasons,
     steps,
     titles,
 )
@@ -215,7 +216,7 @@ def compare_own_states(answer: Found, request: Request) -> Found:
             return outcome if isinstance(outcome, Found) and is_better else answer
         if beside.first is not None or beside.unread or not beside.states:
             return answer
-        reason = reasons.states_hold_other_values(beside.states, number)
+        reason = state_reasons.states_hold_other_values(beside.states, number)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     return answer
 
@@ -271,7 +272,7 @@ def _compare_parties(
         return explain_failing_step(case, candidate, error, reference)
     wrong = beside.first
     if beside.unread:
-        reason = reasons.unread_states(beside.unread, len(candidate.feeds))
+        reason = state_reasons.unread_states(beside.unread, len(candidate.feeds))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if wrong is None:
         return Skip("all steps agree")
@@ -351,7 +352,7 @@ def _first_on_equal_states(
         )
         if feed is None:
             step = candidate.feeds[wrong.at].step
-            return reasons.states_differ_in_kind(step.index, step.start)
+            return state_reasons.states_differ_in_kind(step.index, step.start)
         data = [feed, *data][:_SETS]
         values = compute(feed)
         differing_values = judge.find_value_deviations(
@@ -360,7 +361,7 @@ def _first_on_equal_states(
         if differing_values:
             return at, list(differing_values), data
     step = candidate.feeds[wrong.at].step
-    return reasons.equal_states_agree(step.index, step.start)
+    return state_reasons.equal_states_agree(step.index, step.start)
 
 
 def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.words import reasons, state_evidence
+from polygraphy.domain.diagnosis.words import state_evidence, state_reasons
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.tensors.shapes import fits
@@ -48,7 +48,7 @@ def explain_failing_step(
     """
     guessed = _guessed_input(candidate.plan)
     if guessed:
-        reason = reasons.unknown_role(guessed, str(error))
+        reason = state_reasons.unknown_role(guessed, str(error))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprit = _diagnose_fixed_length(case, candidate.plan, error)
     if culprit is None and reference is not None:

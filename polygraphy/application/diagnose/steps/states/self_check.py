@@ -25,7 +25,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
+from polygraphy.domain.diagnosis.words import state_evidence, state_reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -83,7 +83,7 @@ def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
         case.record_comparison(titles.ALL_INPUTS_AT_ONCE)
     elif not case.evidence.against:
         obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
-        reason = reasons.nothing_to_compare_steps(obstacle)
+        reason = state_reasons.nothing_to_compare_steps(obstacle)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     return Found(DiagnosisResult(AGREE), case)
 
@@ -111,16 +111,16 @@ def find_obstacle(case: Case, party: Party) -> str:
     """Return why the inputs cannot be passed in a single step; empty if they can."""
     plan = party.plan
     if plan.roles.judged is None:
-        return reasons.NO_PREFILL_STREAM
+        return state_reasons.NO_PREFILL_STREAM
     chunk = plan.for_step(0).roles.chunk
     if chunk is not None:
-        return reasons.static_chunk_length(chunk)
+        return state_reasons.static_chunk_length(chunk)
     if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
-        return reasons.NO_PREFILL_STREAM
+        return state_reasons.NO_PREFILL_STREAM
     if not plan.pairs:
-        return reasons.NO_FEEDBACK
+        return state_reasons.NO_FEEDBACK
     if len(party.feeds) < 2:
-        return reasons.ONE_STEP
+        return state_reasons.ONE_STEP
     return ""
 
 
@@ -224,16 +224,16 @@ def _first_disagreement(
         except REFUSALS:
             if plan.is_decoder:
                 raise
-            return reasons.NO_PREFILL_STREAM
+            return state_reasons.NO_PREFILL_STREAM
         part = last_part(run.values[judged], joined_values[judged])
         if not plan.is_decoder:
             start = first_part(first, joined_values[judged])
             if start is None or part is None or start.shape == joined_values[judged].shape:
-                return reasons.NO_PREFILL_STREAM
+                return state_reasons.NO_PREFILL_STREAM
             if judge.judge(0, judged, judged, first, start) is not None:
-                return reasons.NO_PREFILL_STREAM
+                return state_reasons.NO_PREFILL_STREAM
         if part is None:
-            return reasons.NO_PREFILL_STREAM
+            return state_reasons.NO_PREFILL_STREAM
         if state is None:
             state = _first_state(judge, run, joined_values, at)
         names = {judged: judged}

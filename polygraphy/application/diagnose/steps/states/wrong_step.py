@@ -29,7 +29,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.pairing import is_quantized, pair_graphs
-from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
+from polygraphy.domain.diagnosis.words import state_evidence, state_reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 _EXAMINED = 3
@@ -69,7 +69,7 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         if isinstance(later, Found):
             return later
     is_shared = comparison.output in comparison.judge.right.model.outputs
-    agree = reasons.equal_states_agree(step.index, step.start)
+    agree = state_reasons.equal_states_agree(step.index, step.start)
     reason = result.reason if result.verdict == INCONCLUSIVE and result.reason else agree
     unexplained = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
     is_same_tensor = result.verdict == AGREE and request.reference is not None and is_shared
@@ -129,7 +129,7 @@ def explain_by_growth(
     if not is_accumulation(judge, errors):
         return Skip("the differences of single steps do not add up to the difference")
     step = judge.own.feeds[comparison.wrong.at].step
-    rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
+    rounding = state_reasons.rounding_over_steps(step.index, comparison.wrong.position)
     return Found(DiagnosisResult(AGREE, reason=rounding), case)
 
 
