@@ -207,6 +207,20 @@ def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
     assert "'a' according to the reference: the outputs are wired incorrectly" in done.out
 
 
+def test_nodes_that_read_exchanged_states_are_named_instead_of_the_outputs(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    names = {"present.0.key": "u", "present.0.value": "v", "past.0.key": "a", "past.0.value": "b"}
+    onnx.save(decoder(names=names), "right.onnx")
+    onnx.save(decoder(names=names, fault="crossed past"), "wrong.onnx")
+    done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
+    assert done.code == 1
+    for name in ("n_cache_key0", "n_cache_value0"):
+        assert f"CULPRIT  Concat '{name}': structure (model)" in done.out
+    assert "wired incorrectly" not in done.out
+    assert "With the fix, all 4 steps match." in done.out
+
+
 def test_an_integer_cache_and_scores_of_the_last_position_are_no_fault(
     folder: Path, polygraphy: Callable[..., Any]
 ) -> None:

@@ -27,6 +27,7 @@ def decoder(
 
     Args:
         fault: what is wrong with it: ``crossed`` (keys and values change places as outputs),
+            ``crossed past`` (they do as inputs),
             ``frozen mask`` (a token may see 6 positions at most), ``position`` (from the second
             step on one too high), ``stale`` (the cache is handed on as it was), ``weight`` (of the
             second half of a table of positions), or none.
@@ -77,16 +78,18 @@ def decoder(
         presents = {}
         for part in ("key", "value"):
             past, present = f"past.{layer}.{part}", f"present.{layer}.{part}"
+            other = {"key": "value", "value": "key"} if fault == "crossed past" else {}
+            read = f"past.{layer}.{other.get(part, part)}"
             new = node("MatMul", [x, weight(f"w_{part}{layer}", SIZE, SIZE, times=2.0)],
                        f"{part}{layer}")  # fmt: skip
             if slots:
-                flat = node("Squeeze", [past, "axis0"], f"flat_{part}{layer}")
+                flat = node("Squeeze", [read, "axis0"], f"flat_{part}{layer}")
                 rows = node("Squeeze", [new, "axis0"], f"rows_{part}{layer}")
                 index = node("Transpose", ["position_ids"], f"index_{part}{layer}")
                 written = node("ScatterND", [flat, index, rows], f"written_{part}{layer}")
                 cache = node("Unsqueeze", [written, "axis0"], f"cache_{part}{layer}")
             else:
-                cache = node("Concat", [past, new], f"cache_{part}{layer}", axis=1)
+                cache = node("Concat", [read, new], f"cache_{part}{layer}", axis=1)
             presents[part] = cache
             old, full = (slots, slots) if slots else (f"past_{layer}", f"total_{layer}")
             inputs.append(helper.make_tensor_value_info(past, TensorProto.FLOAT, [1, old, SIZE]))

@@ -37,7 +37,10 @@ from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutco
 from polygraphy.application.diagnose.steps.program_device import explain_steps_by_device
 from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.application.diagnose.steps.states.self_check import explain_by_self_check
-from polygraphy.application.diagnose.steps.states.wiring import explain_by_wiring
+from polygraphy.application.diagnose.steps.states.wiring import (
+    explain_by_wiring,
+    keep_exchanged_outputs,
+)
 from polygraphy.application.diagnose.steps.states.wrong_step import (
     blame_first_model,
     blame_output,
@@ -93,7 +96,8 @@ def over_steps(case: Case, request: Request) -> StepOutcome:
         raise errors.steps_with_saved_results()
     if request.goal is not None:
         raise errors.goal_over_steps()
-    return take_steps(STEPS, case, _open_states(case, request, loader))
+    states = keep_exchanged_outputs(case, _open_states(case, request, loader))
+    return take_steps(STEPS, case, states)
 
 
 def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithStates:
