@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
@@ -26,10 +27,12 @@ from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
 from polygraphy.ports.diagnosing import (
     REFERENCE,
+    Compute,
     OtherEnvironment,
     SuspectedParty,
     open_environment,
 )
+from polygraphy.ports.editing import open_model
 
 
 @frozen
@@ -120,9 +123,58 @@ def _open_environment(
         return error
 
 
+@frozen
+class VersionParty:
+    """Another version of a backend, as a party that may be at fault."""
+
+    party: SuspectedParty
+    environment: OtherEnvironment
+    passes: Sequence[str] = ()
+    rewrites: bool = False
+    levels: Sequence[str] = ()
+    options: Mapping[str, Any] = Factory(dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the backend, with the version."""
+        return f"{self.party.name} {self.environment.version}"
+
+    @property
+    def backend(self) -> str:
+        """The flag of the backend, without the dashes."""
+        return self.party.backend
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the backend."""
+        return self.party.settings
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Return a function that runs a model in the other environment; see the port."""
+        proto = model if hasattr(model, "graph") else open_model(model).proto
+        return lambda feed: self.environment.run(proto, feed, self.settings)
+
+    def runtime_graph(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> None:
+        """Return None: the executed graph is in the other process."""
+
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return no options."""
+        return {}
+
+
 def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Feed]) -> StepOutcome:
     """Return the comparison of each backend with its other versions."""
+    return find_differing_versions(case, environments, feeds)[0]
+
+
+def find_differing_versions(
+    case: Case, environments: OtherVersions, feeds: Sequence[Feed]
+) -> tuple[StepOutcome, list[VersionParty]]:
+    """Return the comparison of each backend with its other versions, and those that differ."""
     outcome: StepOutcome = Skip("no version differs")
+    differing: list[VersionParty] = []
     is_single = len(case.parties) == 1
     for party in case.parties:
         title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
@@ -132,9 +184,15 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
                 notes.append(steps.CANNOT_CHANGE_VERSION)
             continue
         version = environments.versions[party.name]
-        answer = _compare_party(case, party, version, feeds, title)
+        answer, names = _compare_party(case, party, version, feeds, title)
         outcome = answer if isinstance(answer, Unexplained) else outcome
-    return outcome
+        differing += [VersionParty(_in_float32(party), version[name]) for name in names]
+    return outcome, differing
+
+
+def _in_float32(party: SuspectedParty) -> SuspectedParty:
+    """Return a backend that computes in float32."""
+    return party if getattr(party, "lowers_to", None) is None else party.in_float32()  # type: ignore[attr-defined]
 
 
 def _compare_party(
@@ -143,9 +201,9 @@ def _compare_party(
     known_environments: Mapping[str, OtherEnvironment],
     feeds: Sequence[Feed],
     title: str,
-) -> StepOutcome:
-    """Return the comparison of a backend with its other versions."""
-    version_here = _version_here(party) if known_environments else ""
+) -> tuple[StepOutcome, list[str]]:
+    """Return the comparison of a backend with its other versions, and those that differ."""
+    version_here = version_in_use(party) if known_environments else ""
     case.record_version(party.name)
     if version_here in known_environments:
         case.record_version(
@@ -161,14 +219,13 @@ def _compare_party(
             notes.append(
                 steps.no_other_version(version_here) if version_here else steps.NO_BACKEND_THERE
             )
-        return Skip("no other version")
-    if getattr(party, "lowers_to", None) is not None:
-        party = party.in_float32()  # type: ignore[attr-defined]
+        return Skip("no other version"), []
+    party = _in_float32(party)
     with case.record_step(title) as notes:
         try:
             own_feeds = [case.load(party)(feed) for feed in feeds]
         except REFUSALS as error:
-            return Skip(str(error))
+            return Skip(str(error)), []
         alike: list[str] = []
         differing: list[str] = []
         for version, environment in other_environments.items():
@@ -190,8 +247,8 @@ def _compare_party(
         if differing:
             reason = reasons.versions_differ(party.name, version_here, differing)
             notes.append(reason)
-            return Unexplained(reason)
-    return Skip("no version differs")
+            return Unexplained(reason), differing
+    return Skip("no version differs"), []
 
 
 def find_right_versions(
@@ -234,7 +291,7 @@ def cover_versions(
     return evolve(result, verdict=INCONCLUSIVE, reason=reason)
 
 
-def _version_here(party: SuspectedParty) -> str:
+def version_in_use(party: SuspectedParty) -> str:
     """Return the version of a backend in this environment."""
     return function_for(open_environment, party.backend)(sys.executable).version
 
@@ -255,7 +312,7 @@ def _run_versions(
         if not known_environments or expected is None:
             notes.append(steps.NO_ENVIRONMENT)
             return result
-        version_here = _version_here(party)
+        version_here = version_in_use(party)
         if known_environments.keys() <= {version_here}:
             notes.append(steps.only_version(version_here))
             return result

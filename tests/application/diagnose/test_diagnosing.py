@@ -153,7 +153,8 @@ def test_without_backends_there_is_nothing_to_do() -> None:
 
 
 class Elsewhere:
-    """Environments whose paths are versions of the wrong backend: right from 1.4.0 on."""
+    """Environments whose paths are versions of the wrong backend: right from 1.4.0 on. One before
+    has a wrong operator instead of a wrong rewrite."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -168,7 +169,11 @@ class Elsewhere:
             self.runs.append(path)
             if path == "1.1.5":
                 raise BackendError(f"{path}: it has no such option")
-            party = OnnxParty() if path >= "1.4.0" else WrongRewriter()
+            party = OnnxParty() if path >= "1.4.0" or path == "1.0.0" else WrongRewriter()
+            if path == "1.0.0":
+                model = onnx.ModelProto.FromString(model.SerializeToString())
+                for node in model.graph.node:
+                    node.op_type = "Abs" if node.op_type == "Log" else node.op_type
             return party.load(model)(feed)
 
         made.run = run
@@ -242,8 +247,25 @@ def test_other_versions_are_compared_also_where_backends_match() -> None:
     assert lines["other versions, onnx"] == "This backend cannot run in other environments."
 
 
-def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_differs() -> None:
-    said = "wrong 1.2.0 and 1.1.0 give different results. onnx gives the same results as wrong."
+@pytest.mark.parametrize("others", [[], [OnnxParty()]])
+def test_a_version_that_differs_from_one_that_the_arbiter_confirms_is_at_fault(
+    others: list[Any], kept: Kept
+) -> None:
+    parties = [WrongRewriter(guilty=()), *others]
+    with bind(open_environment, Elsewhere(), "wrong"):
+        assert not diagnose(network(), parties, environments=["1.0.0"])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("wrong 1.0.0", "kernel")
+    assert culprit["nodes"] == ["log1"]
+    span = facts_of(culprit)["versions_tried"]["span"]
+    assert (span.first, span.after) == ("1.0.0", "1.2.0")
+    assert culprit["remedy"]["command"] == "pip install wrong==1.2.0"
+
+
+def test_a_version_without_a_wrong_node_is_named_as_wrong_if_the_arbiter_confirms_the_other() -> (
+    None
+):
+    said = "onnx confirms 1.2.0, so wrong 1.1.0 is wrong, but no single node shows it."
     different = pytest.raises(InconclusiveError, match=said)
     with bind(open_environment, Elsewhere(), "wrong"), different:
         diagnose(network(), [WrongRewriter(guilty=())], environments=["1.1.0"])

@@ -273,6 +273,13 @@ def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
 
 
 @statement
+def version_confirmed(arbiter: str, party: str, here: str, wrong: str) -> str:
+    """Return the sentence that another backend confirms the version in use, and that no node of the
+    wrong version was found."""
+    return f"{arbiter} confirms {here}, so {party} {wrong} is wrong, but no single node shows it."
+
+
+@statement
 def version_refuses(party: str, version: str, error: object) -> str:
     """Return the sentence that a version does not run the model."""
     return f"{party} {version} does not run the model ({error})"
