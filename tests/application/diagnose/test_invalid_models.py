@@ -259,6 +259,12 @@ def _branch_that_shadows() -> onnx.ModelProto:
     )
 
 
+def _two_nodes_of_one_output() -> onnx.ModelProto:
+    model = model_of("(float[2] x) => (float[2] y) { a = Relu(x) a = Neg(x) y = Abs(a) }")
+    model.graph.node[1].name = "negative"
+    return model
+
+
 def _two_inputs_of_one_name() -> onnx.ModelProto:
     model = model_of("(float[2] x, float[2] z) => (float[2] y) { y = Abs(x) }")
     model.graph.input[1].name = "x"
@@ -289,7 +295,8 @@ def _output_without_type() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (_branch_that_shadows, "'t'"),
+        (_branch_that_shadows, "an output of Relu at index 0, and an output of Neg at index 0"),
+        (_two_nodes_of_one_output, "output of Relu at index 0, and an output of Neg 'negative' at"),
         (_two_inputs_of_one_name, "'x'"),
         (_function_without_import, "'f'"),
         (_call_without_its_second_output, "requires 2 outputs"),

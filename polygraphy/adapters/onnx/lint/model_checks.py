@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,36 @@ def find_model_violation(model: ModelProto) -> str:
     """Return how a model as a whole violates the ONNX specification; see the port."""
     message = without_context(checker_error(model))
     if message and not is_tolerated(message):
-        # The checker calls a missing tensor an order, and does not name nodes without a name.
-        is_of_order = "topologically sorted" in message
-        return next(_missing_tensors(model.graph, ()), message) if is_of_order else message
+        # The checker calls a missing tensor an order, and names no nodes.
+        searches = (find(model.graph) for text, find in _REWORDED.items() if text in message)
+        return next(chain.from_iterable(searches), message)
     findings = (_linked_attributes, _unimported, _wrong_calls, _without_type)
     return next(chain.from_iterable(find(model) for find in findings), "")
 
 
-def _missing_tensors(graph: GraphProto, outer: Collection[str]) -> Iterator[str]:
+def _repeated_tensors(graph: GraphProto, outer: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield a sentence on each tensor that is defined more than once, with both definitions.
+
+    Args:
+        graph: the graph.
+        outer: the definitions of the tensors of the surrounding graphs, in words.
+    """
+    known = dict(outer or {})
+    definitions = [(value.name, "an input of the graph") for value in graph.input]
+    for index, node in enumerate(graph.node):
+        label = f" {node.name!r}" if node.name else ""
+        maker = f"an output of {node.op_type}{label} at index {index}"
+        definitions += [(name, maker) for name in node.output if name]
+        for inner in graphs_of(node):
+            within = {**known, **dict(definitions)}
+            yield from _repeated_tensors(inner, within)
+    for name, text in definitions:
+        if name in known:
+            yield f"{name!r} is {known[name]}, and {text}. A tensor may only be defined once."
+        known[name] = text
+
+
+def _missing_tensors(graph: GraphProto, outer: Collection[str] = ()) -> Iterator[str]:
     """Yield a sentence on each tensor that a node reads, and that is not in the model.
 
     Args:
@@ -49,6 +71,13 @@ def _missing_tensors(graph: GraphProto, outer: Collection[str]) -> Iterator[str]
                 )
         for inner in graphs_of(node):
             yield from _missing_tensors(inner, known)
+
+
+_REWORDED: Mapping[str, Callable[[GraphProto], Iterator[str]]] = {
+    "topologically sorted": _missing_tensors,
+    "as output names": _repeated_tensors,
+}
+"""By words of a message of the checker, the search for a message that names the nodes."""
 
 
 def _linked_attributes(model: ModelProto) -> Iterator[str]:
