@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from attrs import Factory, evolve, frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
@@ -123,31 +123,21 @@ def _open_environment(
         return error
 
 
-@frozen
 class VersionParty:
     """Another version of a backend, as a party that may be at fault."""
 
-    party: SuspectedParty
-    environment: OtherEnvironment
     passes: Sequence[str] = ()
-    rewrites: bool = False
+    rewrites = False
     levels: Sequence[str] = ()
-    options: Mapping[str, Any] = Factory(dict)
 
-    @property
-    def name(self) -> str:
-        """The name of the backend, with the version."""
-        return f"{self.party.name} {self.environment.version}"
-
-    @property
-    def backend(self) -> str:
-        """The flag of the backend, without the dashes."""
-        return self.party.backend
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the backend."""
-        return self.party.settings
+    def __init__(self, party: SuspectedParty, environment: OtherEnvironment) -> None:
+        """Set the backend, and the environment with the other version."""
+        self.party = party
+        self.environment = environment
+        self.name = f"{party.name} {environment.version}"
+        self.backend = party.backend
+        self.settings = party.settings
+        self.options: Mapping[str, Any] = {}
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return a function that runs a model in the other environment; see the port."""

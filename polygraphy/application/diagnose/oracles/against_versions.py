@@ -73,7 +73,7 @@ def _blame_versions(
     for version in differing:
         if not _is_confirmed(case, request, version.party):
             return outcome
-        parties = [version, request.arbiter]
+        parties: list[SuspectedParty] = [version, request.arbiter]
         own_request = evolve(request, versions=None, unexplained="")
         result = between_backends(evolve(case, parties=parties), own_request).result
         own_culprits = [culprit for culprit in result.culprits if culprit.party == version.name]
