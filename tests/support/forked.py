@@ -180,18 +180,20 @@ def _wait(control: socket.socket, imports_all: bool) -> None:
 def _serve(channel: socket.socket) -> NoReturn:
     """Run the commands that a client sends, until it closes the connection."""
     worker = None
-    with channel.makefile("rw") as client:
-        channel.close()
-        for line in client:
-            if _may_share_a_process(json.loads(line)):
-                worker = worker or _Worker()
-                code, imported = worker.run(line)
-                worker = worker if worker.is_alive else None
-            else:
-                code, imported = _run_in_a_fork(line)
-            print(code, file=client, flush=True)
-            _import(imported)
-    os._exit(0)
+    try:
+        with channel.makefile("rw") as client:
+            channel.close()
+            for line in client:
+                if _may_share_a_process(json.loads(line)):
+                    worker = worker or _Worker()
+                    code, imported = worker.run(line)
+                    worker = worker if worker.is_alive else None
+                else:
+                    code, imported = _run_in_a_fork(line)
+                print(code, file=client, flush=True)
+                _import(imported)
+    finally:  # Also if the client was killed: a fork that ends like an interpreter waits for threads.
+        os._exit(0)
 
 
 def _may_share_a_process(request: dict[str, Any]) -> bool:
