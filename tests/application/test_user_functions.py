@@ -51,7 +51,7 @@ def test_a_script_is_named_that_cannot_be_called(name: str, message: str, tmp_pa
     with pytest.raises(UsageError, match=message):
         InvokeFromScript(str(path), name)()
     assert InvokeFromScript(str(path), "load_data")("a folder") == []
-    with pytest.raises(UsageError, match=r"a str and a int.*It must accept 2 arguments"):
+    with pytest.raises(UsageError, match=r"a str and an int.*It must accept 2 arguments"):
         InvokeFromScript(str(path), "load_data")("a folder", 1)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import cut_part
@@ -21,15 +22,31 @@ from polygraphy.domain.model.regions import region_before
 from polygraphy.ports.editing import OpenModel
 
 
-def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
+def inline_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Values] = ()) -> OpenModel:
     """Return the model with If nodes replaced by their branch, if that is the same on all data;
-    other If nodes remain."""
+    other If nodes remain.
+
+    Args:
+        case: the model and its backends.
+        feeds: the data.
+        saved: saved tensors for each of them; conditions among them are not computed.
+    """
     model = case.model
     while True:
-        result = model.with_branches(_conditions(case, model, feeds))
+        result = model.with_branches(_conditions(case, model, feeds, saved))
         if result is model:
             return model
         model = result
+
+
+def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Values]) -> Case:
+    """Return the case with the branches that belong to saved tensors: a fault before an If node can
+    make the model take another branch, whose nodes are not wrong."""
+    names = {node.reads[0] for node in case.whole.nodes if node.operator == "If"}
+    if not any(name in values for values in saved for name in names):
+        return case
+    whole = evolve(case, model=case.whole)
+    return evolve(case, model=inline_branches(whole, feeds, saved))
 
 
 def add_idle_branches(answer: Found, request: Request) -> Found:
@@ -57,11 +74,16 @@ def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
     return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
 
 
-def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
+def _conditions(
+    case: Case, model: OpenModel, feeds: Sequence[Feed], saved: Sequence[Values] = ()
+) -> dict[str, Any]:
     """Return the known conditions of If nodes that are equal for all data."""
     known_conditions: dict[str, Any] = {}
     for name in {node.reads[0] for node in model.nodes if node.operator == "If"}:
-        conditions = [_condition(case, model, name, feed) for feed in feeds]
+        conditions = [
+            values[name] if name in values else _condition(case, model, name, feed)
+            for feed, values in zip(feeds, chain(saved, repeat({})))
+        ]
         if conditions[0] is not None and all(
             np.array_equal(condition, conditions[0]) for condition in conditions
         ):

@@ -49,5 +49,5 @@ def test_edited_models_compute_the_same(
 ) -> None:
     model, feed = stored[name]
     before = tally.run(model, feed)
-    outcomes = {edit.__name__: tally.judged(edit, model, feed, before) for edit in tally.EDITS}
+    outcomes = {edit.__name__: tally.judge_edit(edit, model, feed, before) for edit in tally.EDITS}
     assert set(outcomes.values()) <= {"same", "nothing to do"}, outcomes

@@ -300,7 +300,7 @@ def test_parts_that_overlap_are_reported(
         ("x = 1", "get_plugin_metadata"),
         (PATTERN.replace("return [", "1 / 0; return ["), "ZeroDivisionError"),
         (PATTERN.replace('"outputs"', '"results"'), "inputs, outputs and attributes"),
-        (PATTERN.replace("np.int64(1)", "object()"), "attribute cannot be a object"),
+        (PATTERN.replace("np.int64(1)", "object()"), "attribute cannot be an object"),
     ],
 )
 def test_a_script_that_is_wrong_is_named(

@@ -356,7 +356,7 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "no shard hints"),
-        ("[]", "but tuple"),
+        ("[]", "a tuple instead of shard hints"),
         ("{}", "class None"),
         ('{"polygraphy_class": "Tensor"}', "class 'Tensor'"),
         ('{"polygraphy_class": "ShardHints", "a": 1}', "no 'a'"),
@@ -367,7 +367,7 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
             "does not name a tensor",
         ),
         ('{"polygraphy_class": "DistCollective", "reduce_op": "mean"}', "'mean'"),
-        ('{"polygraphy_class": "DistCollective"}', "but Collectives"),
+        ('{"polygraphy_class": "DistCollective"}', "a Collectives instead of shard hints"),
     ],
 )
 def test_files_that_hold_something_else_are_reported(

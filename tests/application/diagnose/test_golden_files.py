@@ -45,11 +45,13 @@ def network(scale: float = 1.0, *, is_dead: bool = False) -> onnx.ModelProto:
     return make("net", nodes, [value("x", ["n", 8])], outputs, weights=floats)
 
 
-def outputs(model: onnx.ModelProto, *tensors: str) -> dict[str, np.ndarray]:
+def outputs(
+    model: onnx.ModelProto, *tensors: str, feed: dict[str, np.ndarray] = FEED
+) -> dict[str, np.ndarray]:
     marked = onnx.ModelProto()
     marked.CopyFrom(model)
     marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
-    made: dict[str, np.ndarray] = OnnxrtParty().load(marked)(FEED)
+    made: dict[str, np.ndarray] = OnnxrtParty().load(marked)(feed)
     return made
 
 
@@ -117,6 +119,57 @@ def test_an_invalid_model_is_at_fault_if_no_backend_runs_it(tmp_path: Path) -> N
     kept, reason = found(model, tmp_path, outputs(network()))
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], reason) == (["first"], "model", "")
+
+
+def sizes(*, is_swapped: bool = False) -> onnx.ModelProto:
+    """A sum with zeros, whose number is a difference of two constants."""
+    reads = ["three", "nine"] if is_swapped else ["nine", "three"]
+    nodes = [
+        helper.make_node("Sub", reads, ["count"], "difference"),
+        helper.make_node("ConstantOfShape", ["count"], ["zeros"], "filled"),
+        helper.make_node("Exp", ["x"], ["e"], "exp"),
+        helper.make_node("Add", ["e", "zeros"], ["y"], "sum"),
+    ]
+    ends = [value("x", [8, 6])], [value("y", [8, 6])]
+    weights = {"nine": np.array([9], np.int64), "three": np.array([3], np.int64)}
+    return make("sizes", nodes, *ends, weights=weights)
+
+
+def test_a_node_before_the_one_that_is_rejected_is_named_from_saved_tensors(tmp_path: Path) -> None:
+    feed = {"x": FEED["x"].reshape(8, 6)}
+    saved = outputs(sizes(), "count", "zeros", "e", feed=feed)
+    kept, _ = found(sizes(is_swapped=True), tmp_path, saved, feed)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["difference"]]
+    assert kept.culprits[0]["cause"] == "structure"
+    assert "rejects the model because of this" in str(kept.culprits[0])
+
+
+def branching(*, is_swapped: bool = False) -> onnx.ModelProto:
+    """A model that takes a branch because of the sign of a difference."""
+    bodies = {
+        f"{branch}_branch": helper.make_graph(
+            [helper.make_node(op, ["x"], [branch], f"{branch}_node")],
+            branch,
+            [],
+            [value(branch, ["n", 8])],
+        )
+        for branch, op in (("then", "Sigmoid"), ("else", "Identity"))
+    }
+    nodes = [
+        helper.make_node("Sub", ["x", "low"][:: -1 if is_swapped else 1], ["d"], "difference"),
+        helper.make_node("ReduceMax", ["d"], ["most"], "most", keepdims=0),
+        helper.make_node("Greater", ["most", "zero"], ["condition"], "sign"),
+        helper.make_node("If", ["condition"], ["y"], "branches", **bodies),
+    ]
+    weights = {"low": np.float32(-50), "zero": np.float32(0)}
+    ends = [value("x", ["n", 8])], [value("y", ["n", 8])]
+    return make("branching", nodes, *ends, weights=weights)
+
+
+def test_a_branch_that_only_the_wrong_model_takes_is_not_at_fault(tmp_path: Path) -> None:
+    saved = outputs(branching(), "d", "most", "condition")
+    kept, _ = found(branching(is_swapped=True), tmp_path, saved)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["difference"]]
 
 
 @pytest.mark.parametrize("where", [np.s_[0, 0], np.s_[:]])

@@ -38,6 +38,7 @@ class SavedComparison:
         matched: the results by the names of the model.
         compared: the tensors that differ.
         dtypes: the types in which tensors before the outputs are computed.
+        is_rejected: whether the backend rejects the model, so that only its nodes can be compared.
     """
 
     run: SavedRun
@@ -48,6 +49,7 @@ class SavedComparison:
     compared: TensorDifferences
     dtypes: Mapping[str, Any]
     deviations: Mapping[int, Mapping[str, Deviation]]
+    is_rejected: bool = False
 
     @property
     def number(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.branches import take_saved_branches
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.saved_comparison import (
     SavedComparison,
@@ -31,6 +32,7 @@ from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_tf32,
     explain_outputs_by_precision,
 )
+from polygraphy.application.diagnose.steps.saved_refusal import explain_refusal_by_tensors
 from polygraphy.application.diagnose.steps.saved_tensors import explain_by_tensors
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons, titles
@@ -93,12 +95,18 @@ def against_results(
     """
     party = case.parties[0]
     kind = runs[0].kind if runs else titles.SAVED_RESULTS
-    with case.record_step(kind) as notes:
-        try:
-            compute = case.load(party)
-            values: list[Values] = [compute(feed) for feed in feeds]
-        except BackendError:
+    for run in runs:
+        case = take_saved_branches(case, feeds, run.sets)
+    try:
+        compute = case.load(party)
+        values: list[Values] = [compute(feed) for feed in feeds]
+    except BackendError as error:
+        answer = explain_refusal_by_tensors(case, runs, feeds, arbiter, error)
+        if isinstance(answer, Found):
+            return answer
+        with case.record_step(kind):
             return Unexplained(reasons.not_comparable(party.name, kind))
+    with case.record_step(kind) as notes:
         comparisons = [compare_saved(case, run, feeds, values, arbiter) for run in runs]
         for comparison in comparisons:
             notes.extend(comparison.notes(names_run=len(comparisons) > 1))

@@ -139,11 +139,14 @@ class _SavedTensors:
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
         trace = Trace(values, feed, self._third)
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
-        with case.record_step(titles.LAYER_BY_LAYER) as notes:
-            first = describe_first_error(
-                case, self._party, trace, comparison.deviations.get(comparison.number)
-            )
-            notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
+        if not comparison.is_rejected:
+            with case.record_step(titles.LAYER_BY_LAYER) as notes:
+                first = describe_first_error(
+                    case, self._party, trace, comparison.deviations.get(comparison.number)
+                )
+                notes.append(
+                    steps.NO_DIFFERENCE if first is None else steps.first_difference(first)
+                )
         differing = self._find_wrong_tensors(trace)
         if differing is None:
             return Unexplained(reasons.NO_NODES)
