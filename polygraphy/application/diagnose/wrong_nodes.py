@@ -18,6 +18,7 @@ from polygraphy.application.diagnose.tensor_trace import (
     tensor_store,
     trace_tensors,
 )
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -33,8 +34,17 @@ from polygraphy.domain.model.regions import (
     read_by_region,
     region_before,
 )
-from polygraphy.domain.rounding import NOISE, Deviation, deviation, move_by_epsilons, spread
+from polygraphy.domain.rounding import (
+    NOISE,
+    Deviation,
+    deviation,
+    move_by_epsilons,
+    rounding_between,
+    spread,
+)
 from polygraphy.domain.row_order import FLIPS
+from polygraphy.domain.sizes import without_fills
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
@@ -69,6 +79,8 @@ _OF_ONE = 4.0
 not measured."""
 _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
 """Operators that make NaN of the weights at these places, if these are negative, or zero."""
+_MAY_BE_FILLED = Layout()
+"""The layout of a tensor that is computed at once, but may hold constants of a mask."""
 _SAMPLES = 4
 """Repetitions of a node that may fail intermittently, and perturbed runs that show rounding."""
 _FEW, _MANY = 3, 16
@@ -156,9 +168,27 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviati
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
     measured = deviation(value, expected, noise)
-    if not measured.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
-        return measured
-    return evolve(measured, is_approximation=True)
+    if measured.is_wrong:
+        if deviation(value, expected, noise, rtol=SMALL).is_wrong:
+            return measured
+        measured = evolve(measured, is_approximation=True)
+    return _judge_beside_fills(value, expected, noise) or measured if measured.off else measured
+
+
+def _judge_beside_fills(value: Any, expected: Any, noise: Any) -> Deviation | None:
+    """Return the deviation of elements that are wrong by their own size, which constants that fill
+    the tensor, such as those of a mask, would hide; None if there is none."""
+    if not (is_float(value) and is_float(expected) and np.shape(value) == np.shape(expected)):
+        return None
+    rounding = rounding_between((value, expected), layout=_MAY_BE_FILLED)
+    if rounding is None or not rounding.parts:
+        return None
+    share = max(1.0, SMALL / rounding.rtol)
+    if not deviation(value, expected, noise, rounding.scale(share)).is_wrong:
+        return None
+    measured = deviation(value, expected, noise, rounding)
+    size = root_mean_square(without_fills(value, expected))
+    return evolve(measured, relative=measured.off / size) if size else measured
 
 
 def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:

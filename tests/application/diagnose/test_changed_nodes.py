@@ -104,6 +104,33 @@ def diagnose_beside_saved(
     return kept
 
 
+@pytest.mark.parametrize("other", ["LeakyRelu", "Relu"])
+def test_a_fix_is_tried_on_all_saved_outputs(tmp_path: Path, other: str) -> None:
+    """A second change that only another input set shows is still there after it."""
+
+    def model_with(first: str, second: str) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[4, 6] x) => (float[4, 6] y, float[4, 6] z)
+            {{ a = {first}(x) y = Tanh(a) b = {second}(x) z = Tanh(b) }}""")
+
+    sizes = np.random.default_rng(5).uniform(0.5, 1.5, (4, 6)).astype(F)
+    feeds = [{"x": sizes}, {"x": -sizes}]
+    marked = model_with("Neg", "LeakyRelu")
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("a", "b"))
+    saved = [OnnxrtParty().load(marked)(feed) for feed in feeds]
+    results = RunResults()
+    results.add(saved, runner_name="onnxrt")
+    results.save(golden := str(tmp_path / "golden.json"))
+    onnx.save(model_with("Abs", other), tmp_path / "m.onnx")
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(str(tmp_path / "m.onnx"), [OnnxrtParty()], feeds, golden=golden)
+    [culprit] = kept.culprits
+    assert culprit["tensor"] == "a"
+    assert culprit["remedy"]["proven"] is (other == "LeakyRelu")
+    assert bool(culprit["remedy"]["command"]) is (other == "LeakyRelu")
+
+
 @pytest.mark.parametrize(
     ("node", "right", "wrong"),
     [("Clip(h, , k)", integers(37), integers(29)),

@@ -40,6 +40,20 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
     assert found.where == (9,)
 
 
+def test_constants_of_a_mask_hide_no_error_beside_them() -> None:
+    draw = np.random.default_rng(0)
+    right = draw.standard_normal((16, 16)).astype(np.float32)
+    right[:4, :4] = -1e9
+    wrong = right.copy()
+    wrong[9, 3] += np.float32(5.0)
+    found = judge_tensor(wrong, right, 0.0, "Where")
+    assert found.is_wrong
+    assert found.where == (9, 3)
+    assert found.relative > 1
+    near = right * np.float32(1 + 2**-22)
+    assert not judge_tensor(near, right, 0.0, "Where").is_wrong
+
+
 def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
     """As the sigmoid of ONNX Runtime, which is 0 from -18 on."""
     right = np.full(600, 1e-8, np.float32)

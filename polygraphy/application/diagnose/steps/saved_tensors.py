@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
     ChangeSearch,
     OtherTensor,
+    output_name,
     usual_variants,
 )
 from polygraphy.application.diagnose.changes.integer_search import find_integers
@@ -20,11 +21,12 @@ from polygraphy.application.diagnose.changes.weight_search import (
     find_lost_inputs,
     find_other_weights,
 )
+from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.comparisons.saved_precision import tf32_tensors
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
-from polygraphy.application.diagnose.parts import cut_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
@@ -70,7 +72,14 @@ from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_after_inputs, region_before
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
-from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code, limits_of
+from polygraphy.domain.tensors.facts import compute_dtype
+from polygraphy.domain.tensors.precision import (
+    epsilon_of,
+    is_float,
+    is_float_code,
+    limits_of,
+    precision_of,
+)
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STRONGLY = 0.95
@@ -201,8 +210,40 @@ class _SavedTensors:
             ]
         if len(self._changed) == len(culprits):
             remedy = case.undo_changes(side, self._changed)
+            if not self._gives_saved_outputs(remedy.command):
+                note = remedies.undo([variant.change for variant in self._changed])
+                remedy = Remedy(None, False, note)
             culprits = [evolve(culprit, remedy=remedy) for culprit in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
+
+    def _gives_saved_outputs(self, command: str | None) -> bool:
+        """Return whether the model computes all saved outputs, of all input sets, without the
+        changes that explain its nodes: a change that hides behind another is then still there.
+
+        Args:
+            command: the command that undoes the changes, if any.
+        """
+        case, comparison = self._case, self._comparison
+        # The rounding of nodes, of the model and of what was saved, adds up.
+        types = (compute_dtype(case.facts, name) for name in case.model.outputs)
+        computed = (precision_of(dtype) for dtype in types if dtype is not None)
+        epsilon = max((known.epsilon for known in computed if known is not None), default=0.0)
+        rounded = _ROUNDINGS * max(self._coarse, epsilon)
+        limit = max(CLOSE, _IMPROVED * max(rounded, _TF32 if self._tf32 else 0.0))
+        part = Submodel(case.model.proto, comparison.feed)
+        try:
+            for variant in self._changed:
+                part = part.change(output_name(variant), variant)
+            compute = part.load(self._party)
+        except PolygraphyException:  # The model lacks a node, so that no command restores it.
+            return not command
+        names = {*case.model.outputs}
+        return all(
+            matches_reference(
+                case, compute, feed, LazySubset(names & saved.keys(), saved.__getitem__), limit
+            )
+            for feed, saved in zip(comparison.feeds, comparison.matched.sets)
+        )
 
     def _matches_marked_outputs(self) -> bool:
         """Return whether each differing output of the backend equals the one that was computed
