@@ -3,7 +3,8 @@ none of them is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,11 @@ _INTEGERS = {
     if name
 }  # fmt: skip
 """The limits of the integer types, by number in `TensorProto.DataType`."""
+
+
+SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
+_SAME = 1e-2
+"""Relative difference of a number and itself in a less precise type. Chosen, not measured."""
 
 
 def undefined_results(call: OperatorCall) -> list[Violation]:
@@ -51,21 +57,50 @@ def _check_scatter(call: OperatorCall) -> Iterator[Violation]:
         return
     if call.attributes.get("reduction", "none") != "none":
         return
-    values = np.asarray(indices.values)
-    if call.op == "ScatterND":
-        rows = values.reshape(-1, values.shape[-1])
-        sizes = data[: values.shape[-1]]
-    else:
-        axis = call.attributes.get("axis", 0) % max(1, len(data))
-        grids = [grid.reshape(-1) for grid in np.indices(values.shape)]
-        grids[axis] = values.reshape(-1)
-        rows, sizes = np.stack(grids, axis=1), data
-    rows = np.where(rows < 0, rows + np.asarray(sizes), rows)
+    rows = _targets(call.op, call.attributes.get("axis", 0), data, indices.values)
     unique, counts = np.unique(rows, axis=0, return_counts=True)
     repeated = [row.tolist() for row in unique[counts > 1][:10]]
     if repeated:
         requirement = "different indices, because the order of updates is not defined"
         yield wrong_values(call, indices, requirement, repeated, UNDEFINED)
+
+
+def _targets(op: str, axis: int, shape: Sequence[Any], indices: Any) -> Any:
+    """Return the place in the result of a scatter for each update, in rows."""
+    values = np.asarray(indices)
+    if op == "ScatterND":
+        rows = values.reshape(-1, values.shape[-1])
+        sizes = shape[: values.shape[-1]]
+    else:
+        grids: list[Any] = [grid.reshape(-1) for grid in np.indices(values.shape)]
+        grids[axis % max(1, len(shape))] = values.reshape(-1)
+        rows, sizes = np.stack(grids, axis=1), shape
+    return np.where(rows < 0, rows + np.asarray(sizes), rows)
+
+
+def explains_order(
+    axis: int, inputs: Sequence[Any], output: Any, expected: Any, op: str
+) -> bool | None:
+    """Return whether another order of its updates explains the expected result of a scatter: each
+    different element is one of those written there. None if no order matters.
+
+    Args:
+        axis: the axis of ScatterElements.
+        inputs: data, indices and updates.
+        output: the computed result.
+        expected: the expected one.
+        op: the operator.
+    """
+    value, goal = np.asarray(output), np.asarray(expected)
+    rows = _targets(op, axis, goal.shape, inputs[1])
+    if len(np.unique(rows, axis=0)) == len(rows) or value.shape != goal.shape:
+        return None
+    places = tuple(rows.T)
+    there = goal[places]
+    known = np.isclose(value, goal, rtol=_SAME, atol=0)
+    written = np.asarray(inputs[2]).reshape(there.shape)
+    np.logical_or.at(known, places, np.isclose(there, written, rtol=_SAME, atol=0))
+    return bool(known.all())
 
 
 def _check_random(call: OperatorCall) -> Iterator[Violation]:
@@ -97,8 +132,6 @@ UNDEFINED_RULES: dict[str, tuple[Rule, ...]] = {
     "RandomNormalLike": (_check_random,),
     "RandomUniform": (_check_random,),
     "RandomUniformLike": (_check_random,),
-    "Scatter": (_check_scatter,),
-    "ScatterElements": (_check_scatter,),
-    "ScatterND": (_check_scatter,),
+    **dict.fromkeys(SCATTERS, (_check_scatter,)),
 }
 """The rules by operator."""

@@ -104,6 +104,32 @@ def diagnose_beside_saved(
     return kept
 
 
+@pytest.mark.parametrize(
+    ("node", "indices"),
+    [
+        ("ScatterND(h, k, u)", [[1], [3], [3]]),
+        ("ScatterElements(h, k, u)", [[1, 0], [3, 2], [3, 1]]),
+    ],
+)
+@pytest.mark.parametrize(("is_changed", "cause"), [(True, "weight"), (False, "invalid")])
+def test_only_an_order_of_updates_excuses_a_scatter(
+    tmp_path: Path, node: str, indices: Any, is_changed: bool, cause: str
+) -> None:
+    updates = floats(3, 2)
+
+    def model_with(u: Any, k: Any) -> onnx.ModelProto:
+        return model_of(node, "5,2", 17, {"k": integers(*k), "u": u})
+
+    swapped = updates[[0, 2, 1]], [indices[0], indices[2], indices[1]]
+    right = model_with(updates, indices) if is_changed else model_with(*swapped)
+    right.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
+    feed = {"x": np.random.default_rng(5).standard_normal((5, 2)).astype(F)}
+    saved = OnnxrtParty().load(right)(feed)
+    wrong = model_with(updates * 2 if is_changed else updates, indices)
+    [culprit] = diagnose_beside_saved(wrong, feed, saved, tmp_path).culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
+
+
 @pytest.mark.parametrize("other", ["LeakyRelu", "Relu"])
 def test_a_fix_is_tried_on_all_saved_outputs(tmp_path: Path, other: str) -> None:
     """A second change that only another input set shows is still there after it."""

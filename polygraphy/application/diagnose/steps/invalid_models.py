@@ -113,8 +113,8 @@ def blame_model(answer: Found, request: Request) -> Found:
         and culprit.party == MODEL
         and culprit.cause not in NO_FAULT
         and culprit.op in UNDEFINED_RULES
-        and culprit.cause not in NO_FAULT
         and not culprit.remedy.proven
+        and not any(fact.kind == "no_order_explains" for fact in culprit.facts)
     ]
     if not suspects and not changed:
         return answer

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
@@ -14,12 +17,15 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     find_half_model,
 )
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.catalog.compute import TF32
+from polygraphy.domain.checks.undefined_rules import SCATTERS, explains_order
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import reasons, steps, tf32
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, tf32
+from polygraphy.domain.model.graph import Graph
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -97,3 +103,34 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
     if not answer.result.culprits and rounding_explains(case, *sets, is_amplified=True):
         return evolve(answer, result=evolve(answer.result, reason=reasons.AMPLIFIED))
     return answer
+
+
+def describe_order(
+    graph: Graph, index: int, trace: Trace, name: str, output: Any
+) -> Iterator[Fact]:
+    """Yield the fact that no order of its updates explains the saved result of a scatter that
+    writes several to one element.
+
+    Args:
+        graph: the model.
+        index: the node.
+        trace: the saved tensors.
+        name: the result.
+        output: its computed value.
+    """
+    node, values = graph.nodes[index], trace.all_values
+    if node.op not in SCATTERS or node.attribute("reduction", "none") != "none":
+        return
+    weights = {
+        name: graph.constants[name].values for name in node.inputs if name in graph.constants
+    }
+    inputs = [weights.get(name, values.get(name)) for name in node.inputs]
+    if any(value is None for value in inputs):
+        return
+    axis = int(node.attribute("axis", 0))
+    try:
+        is_explained = explains_order(axis, inputs, output, trace.values[name], node.op)
+    except (IndexError, ValueError):  # The indices are not valid, or do not fit the updates.
+        return
+    if is_explained is False:
+        yield evidence.no_order_explains(node.op)

@@ -28,7 +28,7 @@ from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
-from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
+from polygraphy.application.diagnose.steps.saved_outputs import describe_order, find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
@@ -374,6 +374,8 @@ class _SavedTensors:
                 cause, change = guess_cause(side, index, wrong[1], trace.values[name])
                 if not self._run.is_traced:
                     note = remedies.PASS_REFERENCE
+            if not proven:
+                facts += describe_order(side, index, trace, name, wrong[1])
             facts.append(evidence.change_of_node(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))

@@ -49,6 +49,12 @@ def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Se
 
 
 @fact
+def no_order_explains(op: str) -> str:
+    """Return the fact that a scatter writes several updates to one place, but differs otherwise."""
+    return f"{op} writes several updates to one element, but no order gives the expected values."
+
+
+@fact
 def random_numbers(op: str) -> str:
     """Return the fact that an operator generates random numbers."""
     return f"{op} generates random numbers, so results differ in every run and every backend."
