@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
+    from polygraphy.domain.tensors.shapes import Shape
 
 
 CalibrationCache = Union[str, Path, IO[bytes], None]
@@ -139,6 +140,10 @@ class OpenModel(Protocol):
     @property
     def outputs(self) -> Sequence[str]:
         """Return the names of the outputs."""
+
+    @property
+    def output_shapes(self) -> Mapping[str, Shape]:
+        """Return the declared shapes of outputs, by name."""
 
     @property
     def constants(self) -> Collection[str]:

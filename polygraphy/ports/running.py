@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.search.check_rules import CommandEnd
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
+    from polygraphy.domain.tensors.shapes import Shape
 
 
 class Runner(Protocol):
@@ -77,6 +78,9 @@ class RunnerExtras(Protocol):
         """Return the known facts about the model: data types of computations, sources of its
         outputs; only while active.
         """
+
+    def declared_output_shapes(self) -> Mapping[str, Shape]:
+        """Return the shapes of outputs that the model declares; only while active."""
 
     def last_device_times(self) -> DeviceTimes | None:
         """Return the times that the device measured for the last `infer`; None if it did not."""

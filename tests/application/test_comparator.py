@@ -288,3 +288,15 @@ def test_every_member_of_a_list_is_validated() -> None:
     first, second, third = Comparator.validate([good, bad, good.split()])
     assert (first, second) == (True, False)
     assert values(next(third)) == {"a": [[1.0]]}
+
+
+def test_an_output_of_another_shape_than_declared_is_warned_of_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runners = [doubler("a"), doubler("b")]
+    for runner in runners:
+        runner.declared_output_shapes = lambda: {"y": (7, "n"), "z": (1,)}  # type: ignore[attr-defined]
+    Comparator.run(runners, counting_up(2))
+    text = capsys.readouterr()
+    said = "The output 'y' is declared with shape (7, n), but has shape (1,)."
+    assert (text.out + text.err).count(said) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,6 +92,12 @@ class EvaluatedRunner(BaseRunner):
             dtype = DataType.from_dtype(tensor.elem_type, "onnx")
             metadata.add(value.name, dtype, shape_of(tensor))
         return metadata
+
+    def declared_output_shapes(self) -> dict[str, Sequence[Any]]:
+        """Return the shapes of outputs that the model declares."""
+        outputs = self._evaluator.proto_.graph.output
+        shapes = {value.name: shape_of(value.type.tensor_type) for value in outputs}
+        return {name: shape for name, shape in shapes.items() if shape is not None}
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the outputs of one evaluation of the graph.

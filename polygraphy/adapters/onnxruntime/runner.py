@@ -435,6 +435,12 @@ class OnnxrtRunner(BaseRunner):
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
+    def declared_output_shapes(self) -> dict[str, Sequence[Any]]:
+        """Return the shapes of outputs that the model declares."""
+        assert self.sess is not None
+        # ONNX Runtime reports scalars and unknown ranks in the same way.
+        return {output.name: output.shape for output in self.sess.get_outputs() if output.shape}
+
     @property
     def uses_device(self) -> bool:
         """Return whether the session computes on a device."""

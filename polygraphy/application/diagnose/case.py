@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.facts import facts_of, join_statements
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import remedies
+from polygraphy.domain.diagnosis.words import remedies, titles
 from polygraphy.domain.errors import (
     BackendError,
     InconclusiveError,
@@ -52,6 +52,7 @@ from polygraphy.domain.tensors.facts import (
     layout_of,
 )
 from polygraphy.domain.tensors.precision import is_float, precision_of
+from polygraphy.domain.tensors.shapes import describe_contradiction
 from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.diagnosing import (
     Compute,
@@ -269,10 +270,27 @@ class Case:
                 if plain or without
                 else load_carefully(party, model, self.feed)
             )
+            compute = self._checking_shapes(compute)
             # Keys contain identities, so keep the model and party alive: new objects must not reuse
             # them.
             self._memo.loaded[key] = compute, model, party
         return self._memo.loaded[key][0]
+
+    def _checking_shapes(self, compute: Compute) -> Compute:
+        """Return the function that runs the model; it also records each output with another shape
+        than the model declares, once."""
+
+        def run(feed: Feed) -> dict[str, Any]:
+            """Return the outputs."""
+            values = compute(feed)
+            for name, shape in self.model.output_shapes.items():
+                actual = getattr(values.get(name), "shape", None)
+                if actual is not None and (text := describe_contradiction(name, shape, actual)):
+                    if all(text != attempt.result for attempt in self._log.attempts):
+                        self.record_attempt(Attempt(titles.DECLARED_SHAPE, text, 0.0))
+            return values
+
+        return run
 
     def unload(self) -> None:
         """Unload the models of all backends; each is as large as the model."""

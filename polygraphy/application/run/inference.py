@@ -36,7 +36,8 @@ from polygraphy.domain.results.results import (
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.logger import G_LOGGER
+from polygraphy.domain.tensors.shapes import describe_contradiction
+from polygraphy.logger import G_LOGGER, LogMode
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, RunnerExtras, call_isolated
@@ -522,8 +523,19 @@ def _one_iteration(
         outputs = state.infer(feed)
         if is_first:
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
+            _warn_of_shapes(state.runner, outputs)
         results.append((name, [outputs]))
     return results
+
+
+def _warn_of_shapes(runner: Runner, outputs: Mapping[str, Any]) -> None:
+    """Log a warning for each output with another shape than the model declares, once for all
+    runners."""
+    find_declared = optional_method(runner, RunnerExtras.declared_output_shapes)
+    for name, shape in ({} if find_declared is None else find_declared()).items():
+        actual = getattr(outputs.get(name), "shape", None)
+        if actual is not None and (message := describe_contradiction(name, shape, actual)):
+            G_LOGGER.warning(message, mode=LogMode.ONCE)
 
 
 def _as_is(array: Any) -> Any:

@@ -65,6 +65,18 @@ def fits(actual: Sequence[int], expected: Shape | None) -> bool:
     return True
 
 
+def describe_contradiction(output: str, declared: Shape | None, actual: Sequence[int]) -> str:
+    """Return the sentence that an output has another shape than its model declares; empty if the
+    shapes agree."""
+    if declared is None or fits(actual, declared):
+        return ""
+    dims = ", ".join("?" if dim is None else str(dim) for dim in declared)
+    return (
+        f"The output {output!r} is declared with shape ({dims}), but has shape {tuple(actual)}."
+        " Backends that rely on the declared shape fail."
+    )
+
+
 def is_valid_shape_override(new_shape: Sequence[int], original: Shape | None) -> bool:
     """Return whether a static `new_shape` can replace the shape `original` of the model."""
     return fits(new_shape, original)

@@ -13,9 +13,10 @@ import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 from polygraphy.adapters.arrays.foreign import pack_bits, unpack_bits
+from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
 from polygraphy.datatype import DataType
@@ -128,3 +129,16 @@ def _results(runs: list[list[dict[str, Any]]]) -> Any:
     for index, iterations in enumerate(runs):
         results.add(iterations, runner_name=f"r{index}")
     return results
+
+
+@pytest.mark.parametrize("kind", [OnnxrtRunner, OnnxReferenceRunner])
+def test_declared_shapes_of_outputs(kind: Any) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[3,n] x) => (float[3,n] y, float z)'
+        " { y = Abs(x) z = ReduceSum<keepdims = 0>(x) }"
+    )
+    loader = SessionFromOnnx(model.SerializeToString()) if kind is OnnxrtRunner else model
+    with kind(loader) as runner:
+        shapes = {name: list(shape) for name, shape in runner.declared_output_shapes().items()}
+    assert shapes["y"] == [3, "n"]
+    assert not shapes.get("z")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.domain.ports import command_line
+from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.facts import facts_of
@@ -360,3 +362,16 @@ def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:
     culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=[{"x": np.ones((1, 8, 9, 3), F)}])
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "data", "data")
     assert facts_of(culprit)["channels_last"]["name"] == "x"
+
+
+def test_an_output_of_another_shape_than_declared_is_reported_once() -> None:
+    lines: list[str] = []
+    reports = SimpleNamespace(
+        show_attempt=lambda attempt: lines.append(attempt.result), show_result=lambda result: None
+    )
+    model = model_of("(float[n,2] x) => (float[5,2] y, float[n,2] z) { y = Abs(x) z = Neg(y) }")
+    feeds = [{"x": np.ones((3, 2), F)}, {"x": np.zeros((3, 2), F)}]
+    with bind(DiagnosisReports, reports):
+        assert diagnose(model, [OnnxrtParty(), OnnxParty()], feeds)
+    [line] = [line for line in lines if "declared" in line]
+    assert "The output 'y' is declared with shape (5, 2), but has shape (3, 2)." in line

@@ -33,7 +33,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
-from polygraphy.adapters.onnx_common.messages import copy_of, tensor_names, tensors_read
+from polygraphy.adapters.onnx_common.messages import copy_of, shape_of, tensor_names, tensors_read
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import fits
@@ -134,6 +134,13 @@ class OpenGraph:
     def outputs(self) -> list[str]:
         """Return the names of the outputs of the graph."""
         return [value.name for value in self.graph_proto.output]
+
+    @property
+    def output_shapes(self) -> dict[str, Sequence[Any]]:
+        """Return the declared shapes of outputs, by name."""
+        outputs = self.graph_proto.output
+        shapes = {value.name: shape_of(value.type.tensor_type) for value in outputs}
+        return {name: shape for name, shape in shapes.items() if shape is not None}
 
     @cached_property
     def _infos(self) -> dict[str, ValueInfoProto]:

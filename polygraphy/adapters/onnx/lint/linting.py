@@ -62,6 +62,7 @@ from polygraphy.domain.errors import (
     UnavailableError,
 )
 from polygraphy.domain.model import Detail, ModelSource
+from polygraphy.domain.tensors.shapes import describe_contradiction
 from polygraphy.ports.models import Lint, ModelTrial
 
 if TYPE_CHECKING:
@@ -513,13 +514,7 @@ class _ModelTrial:
             if value is None or value.shape is None or not kind.HasField("shape"):
                 continue
             dims = [dim.dim_value or None for dim in kind.shape.dim]
-            pairs = zip(dims, value.shape)
-            if len(dims) != len(value.shape) or any(dim not in (None, size) for dim, size in pairs):
-                declared = ", ".join("?" if dim is None else str(dim) for dim in dims)
-                message = (
-                    f"The output {output.name!r} is declared with shape ({declared}), but has shape"
-                    f" {value.shape}. Backends that rely on the declared shape fail."
-                )
+            if message := describe_contradiction(output.name, dims, value.shape):
                 yield LintEntry(WARNING, Source.SHAPES, message)
 
     def _findings(self, trials: NodeTrials, labels: Sequence[str]) -> Iterator[LintEntry]:
