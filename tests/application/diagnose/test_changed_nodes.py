@@ -39,6 +39,15 @@ def model_of(node: str, shape: str, opset: int, weights: dict[str, Any]) -> onnx
     return model
 
 
+def gates(order: list[int], size: int, **weights: Any) -> dict[str, Any]:
+    """Return the weights of a recurrent node with its gates in another order."""
+    places = [gate * size + at for gate in order for at in range(size)]
+    whole = [*places, *(place + len(places) for place in places)]
+    return {name: array[:, places if array.ndim == 3 else whole] for name, array in weights.items()}
+
+
+GRU = {"w": floats(1, 9, 4), "r": floats(1, 9, 3), "b": floats(1, 18)}
+LSTM = {"w": floats(2, 8, 4), "r": floats(2, 8, 2)}
 CASES = [
     # node, shape, opset, weights; the node and the weights of the changed model; cause, words
     ("ReverseSequence<time_axis=0, batch_axis=1>(h, k)", "4,3", 17, {"k": integers(4, 2, 3)},
@@ -64,6 +73,10 @@ CASES = [
     ("com.microsoft.SkipLayerNormalization(h, g, s, b, c)", "1,4,6", 17,
      {"g": floats(1, 4, 6), "s": floats(6), "b": floats(6), "c": floats(6)},
      "com.microsoft.SkipLayerNormalization(h, g, s, b)", {}, "structure", "bias"),
+    ("GRU<hidden_size=3>(h, w, r, b)", "5,2,4", 17, GRU, "", gates([1, 0, 2], 3, **GRU), "weight",
+     "different order: the slices along axis 1 are 3-5, 0-2, 6-8"),
+    ('LSTM<hidden_size=2, direction="bidirectional">(h, w, r)', "5,2,4", 17, LSTM, "",
+     gates([0, 2, 3, 1], 2, **LSTM), "weight", "'w', 'r' of LSTM have their gates"),
 ]  # fmt: skip
 
 

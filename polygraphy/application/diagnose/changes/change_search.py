@@ -28,6 +28,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
+from polygraphy.domain.diagnosis.solving.gates import gate_variants
 from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -406,6 +407,7 @@ def usual_variants(graph: Graph, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from variants(graph, position)
     yield from integer_variants(graph, position)
+    yield from gate_variants(graph, position)
 
 
 def output_name(variant: Variant) -> str:

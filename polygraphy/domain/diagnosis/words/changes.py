@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.tensors.naming import list_some
 
 _LONGEST = 60
 """Characters of a value that are shown."""
@@ -127,12 +128,27 @@ def has_moved_slices(axis: int, order: Sequence[int]) -> str:
     predicate."""
     if list(order) == [*range(len(order))][::-1]:
         return f"is reversed along axis {axis}"
+    return f"has its slices along axis {axis} in the order {_runs_of(order)}"
+
+
+@fact
+def moved_gates(op: str, names: Sequence[str], order: Sequence[int]) -> str:
+    """Return the fact that the gates in all weights of a recurrent node are in a different order,
+    with that of the slices along axis 1."""
+    return (
+        f"the weights {list_some(names)} of {op} have their gates in a different order: the slices along"
+        f" axis 1 are {_runs_of(order)}"
+    )
+
+
+def _runs_of(order: Sequence[int]) -> str:
+    """Return an order as text, with consecutive slices joined, such as 0-4, 10-19, 5-9."""
     starts = [0, *(at for at in range(1, len(order)) if order[at] != order[at - 1] + 1)]
     ends = [*starts[1:], len(order)]
     runs = [(order[start], order[end - 1]) for start, end in zip(starts, ends)]
     shown = [str(low) if low == high else f"{low}-{high}" for low, high in runs[:_MOST_RUNS]]
     more = [] if len(runs) <= _MOST_RUNS else ["..."]
-    return f"has its slices along axis {axis} in the order {', '.join([*shown, *more])}"
+    return ", ".join([*shown, *more])
 
 
 @fact
