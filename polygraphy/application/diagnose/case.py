@@ -285,9 +285,9 @@ class Case:
             values = compute(feed)
             for name, shape in self.model.output_shapes.items():
                 actual = getattr(values.get(name), "shape", None)
-                if actual is not None and (text := describe_contradiction(name, shape, actual)):
-                    if all(text != attempt.result for attempt in self._log.attempts):
-                        self.record_attempt(Attempt(titles.DECLARED_SHAPE, text, 0.0))
+                text = "" if actual is None else describe_contradiction(name, shape, actual)
+                if text and all(text != attempt.result for attempt in self._log.attempts):
+                    self.record_attempt(Attempt(titles.DECLARED_SHAPE, text, 0.0))
             return values
 
         return run

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.model.graph import (
@@ -24,6 +25,17 @@ _MOST = 0.5
 Key = Hashable
 
 
+_SHORT = 8
+"""Elements of the largest constant that is shown."""
+_ROLES: Mapping[str, Mapping[int, str]] = {
+    "ConstantOfShape": {0: "shape"}, "Expand": {1: "shape"}, "Loop": {0: "trip count"},
+    "OneHot": {1: "depth"}, "Pad": {1: "padding"}, "Range": {0: "start", 1: "limit", 2: "step"},
+    "Reshape": {1: "shape"}, "Resize": {2: "scale", 3: "size"},
+    "Slice": {1: "start", 2: "end", 3: "axes", 4: "step"}, "Split": {1: "list of sizes"},
+    "Tile": {1: "number of repeats"}, "TopK": {1: "number of elements"},
+    "Upsample": {1: "scale"},
+}  # fmt: skip
+"""What inputs that are often frozen mean, by operator and position."""
 _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 """The types of weights that are codes, if they are converted to floating point."""
 
@@ -390,3 +402,28 @@ def _reads_codes(node: Node, side: Graph) -> bool:
     """Return whether a node converts a weight of small integers to floating point."""
     weight = side.constants.get(node.inputs[0]) if node.op == "Cast" else None
     return weight is not None and str(weight.dtype) in _CODES and len(weight.shape) > 1
+
+
+def describe_gap(
+    pairing: Pairing, missing: Node, beside: Sequence[int], readers: Sequence[tuple[int, int]]
+) -> tuple[list[str], str, Any]:
+    """Return where a node of the reference is missing: the operators beside it; or, if a constant
+    replaces its result, the operator that reads the constant, the role of that input, and the value
+    of a short constant.
+
+    Args:
+        pairing: the models.
+        missing: the node of the reference.
+        beside: the positions of nodes of the model beside it.
+        readers: the positions of nodes that read its result in the reference: in the model, there.
+    """
+    model, reference = pairing.model, pairing.reference
+    for index, twin in readers:
+        reader = model.nodes[index]
+        for at, (name, expected) in enumerate(zip(reader.inputs, reference.nodes[twin].inputs)):
+            if expected in missing.outputs and name in model.constants:
+                role = _ROLES.get(reader.op, {}).get(at, f"input {name!r}")
+                values = model.constants[name].values
+                is_short = values is not None and np.size(values) <= _SHORT
+                return [reader.op], role, np.asarray(values).tolist() if is_short else None
+    return [model.nodes[index].op for index in beside[:2]], "", None

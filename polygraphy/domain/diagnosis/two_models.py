@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs, pair_interfaces
+from polygraphy.domain.diagnosis.pairing import Pairing, describe_gap, pair_graphs, pair_interfaces
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.graph import (
     FLOATS,
@@ -466,8 +466,8 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
         }
         beside = tuple(sorted(before or after))
         if beside:
-            change = changes.missing_node(node.op, [model.nodes[index].op for index in beside[:2]])
             twins = tuple(sorted((index, twin_indices[index]) for index in after))
+            change = changes.missing_node(node.op, *describe_gap(pairing, node, beside, twins))
             yield Suspect(beside, "structure", change, twins=twins)
 
 

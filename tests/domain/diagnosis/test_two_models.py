@@ -292,3 +292,33 @@ def test_a_missing_node_is_no_proof_if_another_weight_is_copied_with_it(
     missing = [one for one in differing if one.change.kind == "missing_node"]
     assert copies_more(pairing, missing) == copies
     assert not copies_more(pairing, differing)
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("Expand", "the shape of Expand is the constant [2.0, 3.0], but the reference computes it"),
+        ("Where", "the input 'frozen' of Where is the constant [2.0, 3.0], but the reference"),
+    ],
+)
+def test_a_constant_in_place_of_a_computed_input_is_named(op: str, words: str) -> None:
+    relu = Node("relu", "Relu", "", ("x",), ("a",))
+    reader = Node("reader", op, "", ("a", "frozen"), ("y",))
+    model = Graph(
+        inputs=(Tensor("x"),),
+        outputs=(Tensor("y"),),
+        weights=(weight("frozen", [2, 3]),),
+        nodes=(relu, reader),
+    )
+    reference = evolve(
+        model,
+        weights=(),
+        nodes=(
+            relu,
+            Node("shape", "Shape", "", ("x",), ("s",)),
+            evolve(reader, inputs=("a", "s")),
+        ),
+    )
+    [suspect] = suspects(pair_graphs(model, reference))
+    assert str(suspect.change).startswith(words)
+    assert str(suspect.change).endswith("with Shape")

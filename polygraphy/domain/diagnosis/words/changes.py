@@ -136,8 +136,8 @@ def moved_gates(op: str, names: Sequence[str], order: Sequence[int]) -> str:
     """Return the fact that the gates in all weights of a recurrent node are in a different order,
     with that of the slices along axis 1."""
     return (
-        f"the weights {list_some(names)} of {op} have their gates in a different order: the slices along"
-        f" axis 1 are {_runs_of(order)}"
+        f"the weights {list_some(names)} of {op} have their gates in a different order: the slices"
+        f" along axis 1 are {_runs_of(order)}"
     )
 
 
@@ -252,9 +252,15 @@ def extra_node(op: str) -> str:
 
 
 @fact
-def missing_node(op: str, beside: Sequence[str]) -> str:
-    """Return the fact that an operator of the reference is missing, and its neighbors."""
-    return f"{op} is missing next to {' and '.join(beside)}"
+def missing_node(
+    op: str, beside: Sequence[str], role: str = "", value: Sequence[float] | None = None
+) -> str:
+    """Return the fact that an operator of the reference is missing, and its neighbors, or the input
+    of its reader that is a constant instead, with a value."""
+    if not role:
+        return f"{op} is missing next to {' and '.join(beside)}"
+    constant = "a constant" if value is None else f"the constant {_shorten(value)}"
+    return f"the {role} of {beside[0]} is {constant}, but the reference computes it with {op}"
 
 
 @fact
