@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -53,6 +53,20 @@ def losses(operands: Iterable[QuantizedOperand], read: Callable[[str], Any]) -> 
             losses_by_name.get(operand.node, 0.0), known_values[operand.name]
         )
     return losses_by_name
+
+
+def find_other_selection(
+    values: Mapping[str, Any], expected: Mapping[str, Any]
+) -> tuple[str, int, int] | None:
+    """Return the first output with another number of rows, and both numbers; None if there is none,
+    or if shapes differ in more than one axis."""
+    for name, goal in expected.items():
+        shape, other_shape = np.shape(values.get(name)), np.shape(goal)
+        if shape != other_shape and len(shape) == len(other_shape):
+            axes = [at for at, pair in enumerate(zip(shape, other_shape)) if pair[0] != pair[1]]
+            if len(axes) == 1:
+                return name, shape[axes[0]], other_shape[axes[0]]
+    return None
 
 
 def rms_ratio(value: Any, reference: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
@@ -399,3 +401,36 @@ def test_a_diagnosis_says_if_run_accepts_what_it_proves() -> None:
     verdict, [culprit] = found(model, build_quantized())
     assert (verdict, culprit["nodes"]) == ("fault", ["w1_q"])
     assert "so run --rtol auto accepts these outputs" in " ".join(culprit["evidence"])
+
+
+def selecting(*, quantized: bool) -> onnx.ModelProto:
+    """Selects the elements above a limit; one is so close to it that quantizing moves it."""
+    pair = (
+        " q = QuantizeLinear(h, step, zero) d = DequantizeLinear(q, step, zero)"
+        if quantized
+        else ""
+    )
+    operand = "d" if quantized else "h"
+    return onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[8] x) => (float[n] y)'
+        " <float limit = {0.5}, float step = {0.0625}, uint8 zero = {0}, int64[1] flat = {-1}>"
+        f" {{ h = Sigmoid(x){pair} above = Greater({operand}, limit)"
+        f" chosen = NonZero(above) places = Reshape(chosen, flat) y = Gather({operand}, places) }}"
+    )
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_a_selection_that_quantization_changes_is_named_with_the_numbers_of_rows(
+    reference: bool, tmp_path: Path
+) -> None:
+    feed = {"x": np.array([-3, 0.05, -2, 2, 0.04, -1, 3, 1], np.float32)}
+    model, right = selecting(quantized=True), selecting(quantized=False)
+    how: dict[str, Any] = {"reference": right}
+    if not reference:
+        results = RunResults()
+        results.add([OnnxParty().load(right)(feed)], runner_name="onnx")
+        results.save(golden := str(tmp_path / "golden.json"))
+        how = {"golden": golden}
+    said = r"'y' has 3 rows instead of 5"
+    with bind(Findings, Kept()), pytest.raises(InconclusiveError, match=said):
+        diagnose(model, [OnnxrtParty()], [feed], **how)

@@ -30,9 +30,11 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -45,6 +47,8 @@ changed weight. Chosen, not measured."""
 _TELLING = 64
 """With fewer elements, a correlation of `_RELATED` can be chance: its standard error is 1/8 for 64
 elements."""
+_SELECTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose number of results depends on values."""
 _SHUFFLES = 9
 """Runs on shuffled inputs; saved outputs must correlate more with the original inputs than with
 any of these."""
@@ -177,6 +181,11 @@ class _Guesses:
             reshaped = {name: arrays[0].reshape(arrays[1].shape)}
             if not self._case.find_deviations(reshaped, self._saved):
                 return reasons.different_shape(name, computed, saved)
+        if selection := find_other_selection({name: arrays[0]}, {name: arrays[1]}):
+            graph = self._case.model.graph
+            before = [graph.nodes[index] for index in region_before(graph, name, ())]
+            if nodes := [node.label for node in before if node.op in _SELECTING]:
+                return reasons.saved_selection_differs(*selection, nodes)
         return reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:

@@ -28,6 +28,7 @@ from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.quantizing import (
     OUTPUT,
     QuantizedOperand,
+    find_other_selection,
     losses,
     rms_ratio,
 )
@@ -139,6 +140,11 @@ class QuantizedPair:
             notes.append(steps.match_of_quantized_reference(apart))
         if apart > _BESIDE * self._rms_difference(outputs[number], goals[number]):
             return Skip("the models differ in more than quantization")
+        if selection := find_other_selection(outputs[number], goals[number]):
+            if apart == inf:
+                return Skip("the models differ in more than quantization")
+            reason = reasons.selection_changed(*selection)
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         ranked = self._rank_nodes(feeds[number])
         limit = _LEFT * most
         nbytes = sum(tensor_bytes(self._reference, feed) for feed, _ in sets)

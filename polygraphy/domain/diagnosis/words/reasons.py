@@ -481,6 +481,28 @@ def quantization_accumulates(
 
 
 @statement
+def selection_changed(output: str, rows: int, expected: int) -> str:
+    """Return the sentence that quantization changed how many rows a node selects."""
+    return (
+        f"Quantization changes what the model selects: {output!r} has {count_text(rows, 'row')}"
+        f" instead of {expected}. The reference, quantized in the same way, gives the same outputs,"
+        " so the models differ only in quantization. Compare the selected rows with a metric of"
+        " your task."
+    )
+
+
+@statement
+def saved_selection_differs(output: str, rows: int, saved: int, nodes: Sequence[str]) -> str:
+    """Return the sentence that a model selects another number of rows than were saved."""
+    return (
+        f"The selection differs: {output!r} has {count_text(rows, 'row')} instead of {saved},"
+        f" selected by {list_some(nodes)}. Other data, or small changes of scores, such as those of"
+        " quantization, can cause this. Pass the original data (--load-inputs), and save all"
+        " tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
+    )
+
+
+@statement
 def right_in_float32(dtype: str, error: object) -> str:
     """Return the sentence that the float32 model matches, and rounding does not explain the
     rest.
