@@ -27,15 +27,6 @@ Key = Hashable
 
 _SHORT = 8
 """Elements of the largest constant that is shown."""
-_ROLES: Mapping[str, Mapping[int, str]] = {
-    "ConstantOfShape": {0: "shape"}, "Expand": {1: "shape"}, "Loop": {0: "trip count"},
-    "OneHot": {1: "depth"}, "Pad": {1: "padding"}, "Range": {0: "start", 1: "limit", 2: "step"},
-    "Reshape": {1: "shape"}, "Resize": {2: "scale", 3: "size"},
-    "Slice": {1: "start", 2: "end", 3: "axes", 4: "step"}, "Split": {1: "list of sizes"},
-    "Tile": {1: "number of repeats"}, "TopK": {1: "number of elements"},
-    "Upsample": {1: "scale"},
-}  # fmt: skip
-"""What inputs that are often frozen mean, by operator and position."""
 _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 """The types of weights that are codes, if they are converted to floating point."""
 
@@ -406,10 +397,10 @@ def _reads_codes(node: Node, side: Graph) -> bool:
 
 def describe_gap(
     pairing: Pairing, missing: Node, beside: Sequence[int], readers: Sequence[tuple[int, int]]
-) -> tuple[list[str], str, Any]:
+) -> tuple[list[str], tuple[int, str] | None, Any]:
     """Return where a node of the reference is missing: the operators beside it; or, if a constant
-    replaces its result, the operator that reads the constant, the role of that input, and the value
-    of a short constant.
+    replaces its result, the operator that reads the constant, position and name of that input, and
+    the value of a short constant.
 
     Args:
         pairing: the models.
@@ -422,8 +413,7 @@ def describe_gap(
         reader = model.nodes[index]
         for at, (name, expected) in enumerate(zip(reader.inputs, reference.nodes[twin].inputs)):
             if expected in missing.outputs and name in model.constants:
-                role = _ROLES.get(reader.op, {}).get(at, f"input {name!r}")
                 values = model.constants[name].values
                 is_short = values is not None and np.size(values) <= _SHORT
-                return [reader.op], role, np.asarray(values).tolist() if is_short else None
-    return [model.nodes[index].op for index in beside[:2]], "", None
+                return [reader.op], (at, name), np.asarray(values).tolist() if is_short else None
+    return [model.nodes[index].op for index in beside[:2]], None, None

@@ -60,8 +60,8 @@ def find_other_selection(
 ) -> tuple[str, int, int] | None:
     """Return the first output with another number of rows, and both numbers; None if there is none,
     or if shapes differ in more than one axis."""
-    for name, goal in expected.items():
-        shape, other_shape = np.shape(values.get(name)), np.shape(goal)
+    for name in (name for name in expected if name in values):
+        shape, other_shape = np.shape(values[name]), np.shape(expected[name])
         if shape != other_shape and len(shape) == len(other_shape):
             axes = [at for at, pair in enumerate(zip(shape, other_shape)) if pair[0] != pair[1]]
             if len(axes) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,15 @@ _LONGEST = 60
 """Characters of a value that are shown."""
 _MOST_RUNS = 8
 """Runs of consecutive slices that are shown."""
+_ROLES: Mapping[str, Mapping[int, str]] = {
+    "ConstantOfShape": {0: "shape"}, "Expand": {1: "shape"}, "Loop": {0: "trip count"},
+    "OneHot": {1: "depth"}, "Pad": {1: "padding"}, "Range": {0: "start", 1: "limit", 2: "step"},
+    "Reshape": {1: "shape"}, "Resize": {2: "scale", 3: "size"},
+    "Slice": {1: "start", 2: "end", 3: "axes", 4: "step"}, "Split": {1: "list of sizes"},
+    "Tile": {1: "number of repeats"}, "TopK": {1: "number of elements"},
+    "Upsample": {1: "scale"},
+}  # fmt: skip
+"""What inputs that are often frozen mean, by operator and position."""
 
 
 @fact
@@ -253,12 +262,16 @@ def extra_node(op: str) -> str:
 
 @fact
 def missing_node(
-    op: str, beside: Sequence[str], role: str = "", value: Sequence[float] | None = None
+    op: str,
+    beside: Sequence[str],
+    read: tuple[int, str] | None = None,
+    value: Sequence[float] | None = None,
 ) -> str:
     """Return the fact that an operator of the reference is missing, and its neighbors, or the input
     of its reader that is a constant instead, with a value."""
-    if not role:
+    if read is None:
         return f"{op} is missing next to {' and '.join(beside)}"
+    role = _ROLES.get(beside[0], {}).get(read[0], f"input {read[1]!r}")
     constant = "a constant" if value is None else f"the constant {_shorten(value)}"
     return f"the {role} of {beside[0]} is {constant}, but the reference computes it with {op}"
 
