@@ -106,6 +106,27 @@ def with_acceptance(
         pairs: outputs that are compared with each other.
         describe: returns the fact, by the data type.
     """
+    dtype = accepted_dtype(case, feeds, pairs)
+    if dtype is None:
+        return answer
+    first, *other_culprits = answer.result.culprits
+    first = evolve(first, facts=[*first.facts, describe(dtype)])
+    return evolve(answer, result=evolve(answer.result, culprits=[first, *other_culprits]))
+
+
+def accepted_dtype(
+    case: Case,
+    feeds: Sequence[Feed],
+    pairs: Sequence[tuple[Sequence[Values], Sequence[Values]]],
+) -> str | None:
+    """Return the type whose rounding limit lets `run --rtol auto` accept the differing outputs of a
+    quantized model; None if it does not accept them.
+
+    Args:
+        case: the model, the backends and the data to diagnose.
+        feeds: the data.
+        pairs: outputs that are compared with each other.
+    """
     types = {
         compute_dtype(case.facts, name)
         for values, expected in pairs
@@ -114,12 +135,9 @@ def with_acceptance(
     }
     dtype = types.pop() if len(types) == 1 else None
     if dtype is None or dtype in (*WIDE, *HALF):
-        return answer
-    if not all(rounding_explains(case, feeds, *pair, by_steps=True) for pair in pairs):
-        return answer
-    first, *other_culprits = answer.result.culprits
-    first = evolve(first, facts=[*first.facts, describe(dtype)])
-    return evolve(answer, result=evolve(answer.result, culprits=[first, *other_culprits]))
+        return None
+    is_accepted = all(rounding_explains(case, feeds, *pair, by_steps=True) for pair in pairs)
+    return dtype if is_accepted else None
 
 
 def rounding_explains(

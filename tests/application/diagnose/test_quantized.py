@@ -434,3 +434,15 @@ def test_a_selection_that_quantization_changes_is_named_with_the_numbers_of_rows
     said = r"'y' has 3 rows instead of 5"
     with bind(Findings, Kept()), pytest.raises(InconclusiveError, match=said):
         diagnose(model, [OnnxrtParty()], [feed], **how)
+
+
+def test_outputs_of_the_float_model_that_run_accepts_are_said_to_prove_nothing(
+    tmp_path: Path,
+) -> None:
+    feed = {"x": np.random.default_rng(0).standard_normal((8, SIZE)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxParty().load(plain())(feed)], runner_name="onnx")
+    results.save(golden := str(tmp_path / "golden.json"))
+    said = "so run --rtol auto accepts these outputs. Outputs alone cannot distinguish"
+    with bind(Findings, Kept()), pytest.raises(InconclusiveError, match=said):
+        diagnose(build_quantized(absorbs=True), [OnnxParty()], [feed], golden=golden)

@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_saved_outputs,
     find_half_model,
 )
-from polygraphy.application.diagnose.rounding import rounding_explains
+from polygraphy.application.diagnose.rounding import accepted_dtype, rounding_explains
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.catalog.compute import TF32
@@ -99,9 +99,16 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
         return answer
     if fitted.lost:
         return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))
-    sets = comparison.feeds, comparison.values, fitted.sets
-    if not answer.result.culprits and rounding_explains(case, *sets, is_amplified=True):
+    pair = comparison.values, fitted.sets
+    if not answer.result.culprits and rounding_explains(
+        case, comparison.feeds, *pair, is_amplified=True
+    ):
         return evolve(answer, result=evolve(answer.result, reason=reasons.AMPLIFIED))
+    is_open = not answer.result.culprits
+    dtype = accepted_dtype(case, comparison.feeds, [pair]) if is_open else None
+    if dtype is not None:
+        reason = reasons.accepted_by_run(dtype)
+        return evolve(answer, result=evolve(answer.result, reason=reason))
     return answer
 
 

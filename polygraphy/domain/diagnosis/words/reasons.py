@@ -481,6 +481,16 @@ def quantization_accumulates(
 
 
 @statement
+def accepted_by_run(dtype: str) -> str:
+    """Return the sentence that `run` accepts outputs that saved ones do not prove to be correct."""
+    return (
+        f"{dtype} rounding may cause a difference of this size, so run --rtol auto accepts these"
+        " outputs. Outputs alone cannot distinguish it from a fault of this size: save all tensors"
+        " of the correct model (--onnx-outputs mark all), or pass it with --reference."
+    )
+
+
+@statement
 def selection_changed(output: str, rows: int, expected: int) -> str:
     """Return the sentence that quantization changed how many rows a node selects."""
     return (
