@@ -42,7 +42,8 @@ def show_quantization(
         is_complete: whether all tensors are shown.
 
     Raises:
-        UsageError: tensors are asked for, and the model is not a quantized ONNX model.
+        UsageError: tensors are asked for, and the model is not a quantized ONNX model; or it is
+            too large for activations.
         FileError: the reference, or a file of input data, is missing.
         BackendError: ONNX Runtime cannot run the model.
     """
@@ -62,9 +63,12 @@ def _measure_tensors(
     inputs: Sequence[str],
 ) -> list[QuantizedTensor]:
     """Return the quantized tensors with their losses."""
+    from polygraphy.application.diagnose.steps.quantized.memory import check_message_size
     from polygraphy.domain.quantization.listing import tensors_with_losses
     from polygraphy.domain.quantization.measuring import measure_losses
 
+    if inputs:  # Activations are outputs of a copy.
+        check_message_size(open_model(load_onnx(path, maps_weights=True)).graph.all_weights)
     party, references = resolve(SuspectedParty, "usual"), []
     if reference is not None:
         exact = load_onnx(reference, maps_weights=not inputs)

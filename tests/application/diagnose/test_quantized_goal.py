@@ -27,6 +27,7 @@ from polygraphy.adapters.onnxruntime.quantizing_again import (
 )
 from polygraphy.application.diagnose.steps.quantized import memory, runs, switches
 from polygraphy.application.diagnose.steps.quantized.runs import reduce_metric
+from polygraphy.application.models.quantized_tensors import show_quantization
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, UsageError
@@ -36,6 +37,7 @@ from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.diagnosing import quantize_again
+from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain
@@ -686,13 +688,17 @@ def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs()
 
 
 def test_a_model_that_protobuf_cannot_copy_is_refused_before_it_runs(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(memory, "_MESSAGE_BYTES", 100)
     party = OnnxrtParty()
     party.load = lambda *model, **options: pytest.fail("a model runs")
     with pytest.raises(UsageError, match="can have at most 2 GB"):
         diagnose(build_quantized(), [party], FEEDS, reference=plain(), within=0.01)
+    path = str(tmp_path / "m.onnx")
+    onnx.save(build_quantized(), path)
+    with pytest.raises(UsageError, match="can have at most 2 GB"):
+        show_quantization(path, find_quantized_tensors(path), None, ["data.json"], is_complete=True)
 
 
 def test_a_target_that_float_misses_is_reported() -> None:

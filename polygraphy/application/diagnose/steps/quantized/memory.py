@@ -86,13 +86,18 @@ def _allowed_bytes(case: Case) -> int:
     return case.budget or 2 * case.resident_limit
 
 
+def check_message_size(weights: Sequence[Weight]) -> None:
+    """Raise UsageError if a model with these weights is too large to be copied."""
+    if (size := sum(weight.nbytes for weight in weights)) > _MESSAGE_BYTES:
+        raise errors.model_exceeds_message(size)
+
+
 def check_memory(case: Case) -> None:
     """Raise UsageError if a model cannot be copied, or if not even its largest weight can be
     measured: before a model runs.
     """
     weights = case.model.graph.all_weights
-    if (size := sum(weight.nbytes for weight in weights)) > _MESSAGE_BYTES:
-        raise errors.model_exceeds_message(size)
+    check_message_size(weights)
     needed = [*map(_needed_bytes, weights)]
     total, allowed = sum(needed), _allowed_bytes(case)
     least = _CORRECTED * max(needed, default=0)
