@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.quantized_chain import LAYERS, SIZE, build_quantized, plain, weights
@@ -434,6 +438,22 @@ def test_a_selection_that_quantization_changes_is_named_with_the_numbers_of_rows
     said = r"'y' has 3 rows instead of 5"
     with bind(Findings, Kept()), pytest.raises(InconclusiveError, match=said):
         diagnose(model, [OnnxrtParty()], [feed], **how)
+
+
+def test_a_selection_for_which_quantization_is_not_proven_is_named_too() -> None:
+    model = build_quantized(absorbs=False)
+    pairing = pair_graphs(open_model(model).graph, open_model(plain()).graph)
+    comparison: Any = SimpleNamespace(
+        compared=SimpleNamespace(largest_error=np.inf),
+        values=[],
+        expected=[],
+        feeds=[],
+        pair=SimpleNamespace(pairing=pairing),
+        outputs={"y": np.ones((2, 4))},
+        goal={"y": np.ones((5, 4))},
+    )
+    answer = explain_by_rounding(SimpleNamespace(parties=[]), comparison)  # type: ignore[arg-type]
+    assert "'y' has 2 rows instead of 5" in str(answer.why)  # type: ignore[union-attr]
 
 
 def test_outputs_of_the_float_model_that_run_accepts_are_said_to_prove_nothing(

@@ -37,6 +37,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Statement
 from polygraphy.domain.diagnosis.pairing import is_quantized
+from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.editing import adopt_opset, open_model
@@ -69,7 +70,12 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
             return Found(DiagnosisResult(FAULT, costly), case)
         # If many operators that compute in integers lose a little, none of them is at fault.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
-        reason = reasons.quantization_shows(comparison.compared.largest_error, tensor)
+        selection = find_other_selection(comparison.outputs, goal)
+        reason = (
+            reasons.quantization_shows(comparison.compared.largest_error, tensor)
+            if selection is None
+            else reasons.selection_differs(*selection)
+        )
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if differences.is_open and differences.culprits:
         names = {name for culprit in culprits for name in culprit.nodes}

@@ -8,6 +8,7 @@ from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Un
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantized
+from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import LARGE
 
@@ -23,5 +24,8 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
             return Skip("rounding accumulates; the backends are compared with each other")
         return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
     if is_quantized(comparison.pair.pairing):
+        selection = find_other_selection(comparison.outputs, comparison.goal)
+        if selection is not None:
+            return Unexplained(reasons.selection_differs(*selection))
         return Unexplained(reasons.quantization_alone(most))
     return Unexplained(reasons.NO_MODEL_DIFFERENCE)

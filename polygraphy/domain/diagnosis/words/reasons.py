@@ -502,6 +502,16 @@ def selection_changed(output: str, rows: int, expected: int) -> str:
 
 
 @statement
+def selection_differs(output: str, rows: int, expected: int) -> str:
+    """Return the sentence that a quantized model selects another number of rows than its reference,
+    for a reason that is not proven."""
+    return (
+        f"The selection differs: {output!r} has {count_text(rows, 'row')} instead of {expected}."
+        " Quantization can change scores enough for this, but that is not proven."
+    )
+
+
+@statement
 def saved_selection_differs(output: str, rows: int, saved: int, nodes: Sequence[str]) -> str:
     """Return the sentence that a model selects another number of rows than were saved."""
     return (
