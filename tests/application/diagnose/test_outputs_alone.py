@@ -365,3 +365,32 @@ def test_other_scales_of_a_resize_explain_nothing_if_shapes_differ(tmp_path: Pat
     kept = found(enlarged(1), enlarged(1.5), tmp_path)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")
+
+
+def test_gates_in_another_order_are_named_and_proven_by_outputs_alone(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    weights = {
+        name: draw.standard_normal((1, 9, size)).astype(np.float32)
+        for name, size in (("w", 4), ("r", 3))
+    }
+    order = [3, 4, 5, 0, 1, 2, 6, 7, 8]
+
+    def model_of(places: list[int]) -> onnx.ModelProto:
+        model = onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[6,2,4] x) => (float[6,1,2,3] y)'
+            " { y = GRU<hidden_size=3>(x, w, r) }"
+        )
+        for name, array in weights.items():
+            model.graph.initializer.append(numpy_helper.from_array(array[:, places], name))
+        return model
+
+    feed = {"x": draw.standard_normal((6, 2, 4)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(model_of([*range(9)]))(feed)], runner_name="right")
+    results.save(golden := str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model_of(order), [OnnxrtParty()], [feed], golden=golden)
+    [culprit] = kept.culprits
+    assert culprit["cause"] == "weight"
+    assert "the slices along axis 1 are 3-5, 0-2, 6-8" in " ".join(map(str, culprit["evidence"]))

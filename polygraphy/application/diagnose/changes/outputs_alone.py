@@ -31,6 +31,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.quantizing import find_other_selection
+from polygraphy.domain.diagnosis.solving.gates import gate_variants
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -259,6 +260,7 @@ class _Guesses:
             for index in chosen:
                 begun.append(index)
                 yield from variants(graph, index)
+                yield from gate_variants(graph, index)
 
         for variant in search.select_matching(candidates()):
             notes.append(str(evidence.change_of_node(variant.change)))
