@@ -34,7 +34,7 @@ of the data (4.4 if symmetric), wrong ones begin at 5.66.
 _MUCH_WIDER, _WIDE_RATIO = 4.0, 2.5
 """A range with this multiple of the best scale is wrong from a smaller multiple of the least loss
 on: where one channel is much larger than all others, the loss shows little of what small channels
-lose. Healthy ranges reach 2.01 times the best scale (85 models of three quantizers).
+lose. Healthy ranges of three quantizers reach 2.01 times the best scale.
 """
 _CLIPPED_LOSS = 0.28
 """Calibration may cut off elements on purpose: NNCF's and ModelOpt's lose up to 0.239, 50 times the
