@@ -78,6 +78,19 @@ def test_a_tensor_of_another_type_or_shape_is_not_tried() -> None:
     assert budget.taken == 1
 
 
+@pytest.mark.parametrize("party", [OnnxParty(), OnnxrtParty()], ids=["evaluator", "runtime"])
+def test_a_sum_may_read_a_tensor_with_another_shape(party: Any) -> None:
+    node = helper.make_node("Add", ["x", "mean"], ["y"], "sum")
+    model = make("sum", [node], [value("x", [8]), value("mean", [1])], [value("y", [8])])
+    arrays = {"three": X[:3], "near": X + 1, "double": np.float64(X), "right": X * X}
+    part = Submodel(model, {"x": X, "mean": X[:1]})
+    goals = {"y": X + X * X}
+    found = ChangeSearch(open_model(model).graph, part, goals, (party,), budget := RunBudget())
+    others = [OtherTensor(*one) for one in arrays.items()]
+    reads = [one.node.inputs for one in found.find_inputs(0, others, ())]
+    assert (reads, budget.taken) == ([("x", "right")], 4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("read", [["x", "x"], ["x", "t"]], ids=["twice", "elsewhere"])
 def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: list[str]) -> None:

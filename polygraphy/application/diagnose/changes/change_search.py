@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.parts import Submodel, tensor_sizes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.checks.requirements import broadcast_shapes
 from polygraphy.domain.diagnosis.borrowed import (
     results_of_missing_nodes,
     scalar_weights,
@@ -62,6 +63,10 @@ _EPSILON = "epsilon"
 """The number of a normalization, which is never negative."""
 _APART = "//apart"
 """Suffix of a tensor that a node reads at one position only."""
+_BROADCASTING = frozenset(
+    {"Add", "Div", "Max", "Mean", "Min", "Mul", "PRelu", "Pow", "Sub", "Sum", "Where"}
+)
+"""Operators with inputs of several shapes, so that the model also runs with another shape."""
 
 T = TypeVar("T")
 Explains = Callable[[Values, Compute], bool]
@@ -235,15 +240,20 @@ class ChangeSearch:
                     if behind is not None
                     else ()
                 ),
+                _broadcast_tensors(pool, node, operand, feed),
             )
 
             def is_right(
                 other_tensor: OtherTensor,
                 loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
                 is_part: bool = is_part,
+                reading: Callable[..., tuple[Compute, str]] = partial(reading, positions),
+                shape: tuple[int, ...] = np.shape(feed[operand]),
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input; a missing node affects all nodes that read it."""
+                if np.shape(other_tensor.value) != shape:
+                    loads = (partial(reading, value=other_tensor.value),)
                 for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
                     try:
                         compute, name = load()
@@ -271,15 +281,15 @@ class ChangeSearch:
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(
-        self, node: Node, operand: str, positions: Collection[int]
+        self, node: Node, operand: str, positions: Collection[int], value: Any = None
     ) -> tuple[Compute, str]:
         """Return the loaded part and the name of the input that stands for an operand; at the given
-        positions of a node, the operand becomes a new input."""
+        positions of a node, the operand becomes a new input, with the shape of `value`."""
         if not positions:
             return self._load(self.part), operand
         reads = tuple(_APART if at in positions else name for at, name in enumerate(node.inputs))
         change = changes.other_input(node.op, operand, _APART)
-        weights = {_APART: self.part.feed[operand]}
+        weights = {_APART: self.part.feed[operand] if value is None else value}
         variant = Variant("structure", change, evolve(node, inputs=reads), weights)
         part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]
@@ -483,3 +493,25 @@ def _similar_tensors(
         yield from islice(
             (candidate for candidate in equal_candidates if not candidate.is_in_model), _TENSORS
         )
+
+
+def _broadcast_tensors(
+    candidates: Iterable[OtherTensor], node: Node, operand: str, feed: Values
+) -> Iterator[OtherTensor]:
+    """Yield the tensors of the model that a node accepts in place of an input although they have
+    another shape, because all shapes broadcast."""
+    if node.op not in _BROADCASTING:
+        return
+    value = feed[operand]
+    shapes = [np.shape(feed[name]) for name in node.inputs if name in feed]
+    yield from islice(
+        (
+            candidate
+            for candidate in candidates
+            if candidate.is_in_model
+            and getattr(candidate.value, "dtype", None) == getattr(value, "dtype", None)
+            and np.shape(candidate.value) != np.shape(value)
+            and broadcast_shapes([*shapes, np.shape(candidate.value)]) is not None
+        ),
+        _TENSORS,
+    )
