@@ -578,16 +578,27 @@ class OtherEnvironment(Protocol):
         path: its path, as given.
         version: of the backend.
         install: the command line that installs that version.
+        saves_graph: whether `runtime_graph` returns a graph, and `run` knows the setting ``plain``,
+            with which nothing is rewritten.
     """
 
     path: str
     version: str
     install: str
+    saves_graph: bool
 
     def run(
         self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the outputs of an ``onnx.ModelProto``, run with the settings of a party.
+
+        Raises:
+            BackendError: the backend refuses it there.
+        """
+
+    def runtime_graph(self, model: Any, settings: Mapping[str, Any]) -> Any | None:
+        """Return the executed graph of an ``onnx.ModelProto``, as `SuspectedParty.runtime_graph`
+        does; None if the backend does not save it there.
 
         Raises:
             BackendError: the backend refuses it there.

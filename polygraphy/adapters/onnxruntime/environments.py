@@ -22,8 +22,12 @@ built_in = set(onnxruntime.get_available_providers())
 if how.get("graph_optimization_level"):
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = getattr(levels, how["graph_optimization_level"])
+if how.get("plain"):
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 if how.get("threads"):
     options.intra_op_num_threads = how["threads"]
+if how.get("graph"):
+    options.optimized_model_filepath = how["graph"]
 for name, path in (how.get("provider_libraries") or {}).items():
     onnxruntime.register_execution_provider_library(name, path)
 devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name not in built_in] if (
@@ -46,6 +50,8 @@ running = session.get_providers()
 idle = [name for name, _ in more.get("providers", ()) if name not in running]
 if idle and "CPUExecutionProvider" not in dict(pairs):
     raise RuntimeError(f"{idle[0]} does not start in this environment")
+if how.get("graph"):
+    sys.exit()
 names = [output.name for output in session.get_outputs()]
 with numpy.load(given) as stored:
     feed = {value.name: stored[str(i)] for i, value in enumerate(session.get_inputs())}
@@ -57,7 +63,7 @@ print("names", json.dumps(names))
 
 def open_environment(path: str) -> OtherEnvironment:
     """Return an installation of ONNX Runtime in another Python environment; see the port."""
-    return OtherEnvironment(path, "onnxruntime", "ONNX Runtime", _RUN)
+    return OtherEnvironment(path, "onnxruntime", "ONNX Runtime", _RUN, saves_graph=True)
 
 
 def provider_sections() -> list[Section]:

@@ -17,10 +17,11 @@ from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.models import save_model
+from polygraphy.ports.models import load_onnx, save_model
 from polygraphy.ports.running import Commands
 
 _SECONDS = 300.0
+_GIVEN, _NEW = "in.npz", "out.npz"
 _INTERPRETERS = ("bin/python", "Scripts/python.exe", "python.exe")
 
 
@@ -71,7 +72,9 @@ def value_after(output: str, word: str) -> str | None:
 class OtherEnvironment:
     """An interpreter with a version of a backend; see the port `OtherEnvironment`."""
 
-    def __init__(self, path: str, package: str, title: str, program: str) -> None:
+    def __init__(
+        self, path: str, package: str, title: str, program: str, *, saves_graph: bool = False
+    ) -> None:
         """Look up the version of a package in the environment.
 
         Args:
@@ -81,6 +84,8 @@ class OtherEnvironment:
             program: the source of a program that runs a model. Its arguments are the paths of the
                 model, of the inputs and of the outputs (``.npz``, by position), and the settings of
                 a backend as JSON. It prints ``names`` and the list of outputs as JSON.
+            saves_graph: whether the program knows two more settings: with ``graph``, it saves the
+                executed graph to that path instead; with ``plain``, nothing is rewritten.
 
         Raises:
             FileError: there is no interpreter.
@@ -95,6 +100,7 @@ class OtherEnvironment:
         self.version = version.partition("-")[0]
         self.install = f"pip install {package}=={self.version}"
         self._program = program
+        self.saves_graph = saves_graph
 
     def run(
         self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
@@ -104,24 +110,27 @@ class OtherEnvironment:
         weights = {tensor.name for tensor in model.graph.initializer}
         requested_names = [name for name in inputs if name not in weights]
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path, given_name, new_name = (
-                str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz")
-            )
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):
-                # Hide the message with the path, because the file is temporary.
-                save_model(model, path)
+            given_name, new_name = (str(Path(folder) / n) for n in (_GIVEN, _NEW))
             np.savez(given_name, **{str(i): feed[name] for i, name in enumerate(requested_names)})
-            how = json.dumps({key: value for key, value in settings.items() if key != "module"})
-            command = [
-                self._interpreter,
-                "-I",
-                "-c",
-                self._program,
-                path,
-                given_name,
-                new_name,
-                how,
-            ]
-            names = json.loads(value_after(output_of(command, self.path), "names") or "[]")
+            names = json.loads(value_after(self._start(folder, model, settings), "names") or "[]")
             with np.load(new_name) as stored:
                 return {name: stored[str(i)] for i, name in enumerate(names)}
+
+    def runtime_graph(self, model: Any, settings: Mapping[str, Any]) -> Any | None:
+        """Return the graph that the environment executes for a model; see the port."""
+        if not self.saves_graph:
+            return None
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            graph = Path(folder) / "graph.onnx"
+            self._start(folder, model, {**settings, "graph": str(graph)})
+            return load_onnx(str(graph)) if graph.exists() else None
+
+    def _start(self, folder: str, model: Any, settings: Mapping[str, Any]) -> str:
+        """Return the output of the program for a model, which is saved to a folder."""
+        path, given_name, new_name = (str(Path(folder) / n) for n in ("model.onnx", _GIVEN, _NEW))
+        with G_LOGGER.verbosity(G_LOGGER.WARNING):
+            # Hide the message with the path, because the file is temporary.
+            save_model(model, path)
+        how = json.dumps({key: value for key, value in settings.items() if key != "module"})
+        files = [path, given_name, new_name]
+        return output_of([self._interpreter, "-I", "-c", self._program, *files, how], self.path)

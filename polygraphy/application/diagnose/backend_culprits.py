@@ -68,9 +68,11 @@ def culprit_at(
             ],
             op=op,
         )  # fmt: skip
-    with case.record_step(titles.rewrites(party.name)) as result:
-        passes = guilty_passes(case, party, finding, trace, likely_rewrites)
-        result.append(" and ".join(passes) or steps.NO_REWRITE)
+    passes: list[str] = []
+    if party.passes:
+        with case.record_step(titles.rewrites(party.name)) as result:
+            passes = guilty_passes(case, party, finding, trace, likely_rewrites)
+            result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
         evidence.wrong_in_graph(finding.tensor, finding.deviation, size, party.name),
         evidence.nodes_are_right(names),

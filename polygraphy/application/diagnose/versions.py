@@ -127,7 +127,6 @@ class VersionParty:
     """Another version of a backend, as a party that may be at fault."""
 
     passes: Sequence[str] = ()
-    rewrites = False
     levels: Sequence[str] = ()
 
     def __init__(self, party: SuspectedParty, environment: OtherEnvironment) -> None:
@@ -137,17 +136,20 @@ class VersionParty:
         self.name = f"{party.name} {environment.version}"
         self.backend = party.backend
         self.settings = party.settings
+        self.rewrites = party.rewrites and environment.saves_graph
         self.options: Mapping[str, Any] = {}
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return a function that runs a model in the other environment; see the port."""
         proto = model if hasattr(model, "graph") else open_model(model).proto
-        return lambda feed: self.environment.run(proto, feed, self.settings)
+        settings = {**self.settings, "plain": True} if plain and self.rewrites else self.settings
+        return lambda feed: self.environment.run(proto, feed, settings)
 
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
-    ) -> None:
-        """Return None: the executed graph is in the other process."""
+    ) -> Any | None:
+        """Return the graph that the other environment executes; None if it does not save it."""
+        return self.environment.runtime_graph(model, self.settings)
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         """Return no options."""

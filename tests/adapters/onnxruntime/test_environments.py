@@ -36,6 +36,18 @@ def test_a_model_is_run_as_here(level: str | None) -> None:
     np.testing.assert_array_equal(made["y"], party.load(model)({"x": X})["y"])
 
 
+def test_the_executed_graph_is_saved_with_and_without_rewrites() -> None:
+    model, settings = models.mlp(features=512), OnnxrtParty(threads=1).settings
+    found = open_environment(sys.executable)
+    fused, plain = (
+        [node.op_type for node in found.runtime_graph(model, {**settings, **how}).graph.node]
+        for how in ({}, {"plain": True})
+    )
+    here = OnnxrtParty(threads=1).runtime_graph(model)
+    assert fused == [node.op_type for node in here.graph.node] != plain
+    assert plain == [node.op_type for node in model.graph.node]
+
+
 def test_a_model_that_is_refused_is_one_line() -> None:
     model = models.mlp(features=512)
     model.graph.node[0].op_type = "NoSuchOperator"

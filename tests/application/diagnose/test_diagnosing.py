@@ -156,8 +156,9 @@ class Elsewhere:
     """Environments whose paths are versions of the wrong backend: right from 1.4.0 on. One before
     has a wrong operator instead of a wrong rewrite."""
 
-    def __init__(self) -> None:
+    def __init__(self, saves_graph: bool = True) -> None:
         self.runs: list[str] = []
+        self._saves_graph = saves_graph
 
     def __call__(self, path: str) -> Any:
         if path == "broken":
@@ -169,14 +170,18 @@ class Elsewhere:
             self.runs.append(path)
             if path == "1.1.5":
                 raise BackendError(f"{path}: it has no such option")
-            party = OnnxParty() if path >= "1.4.0" or path == "1.0.0" else WrongRewriter()
+            is_right = path >= "1.4.0" or path == "1.0.0" or settings.get("plain")
+            party = OnnxParty() if is_right else WrongRewriter()
             if path == "1.0.0":
                 model = onnx.ModelProto.FromString(model.SerializeToString())
                 for node in model.graph.node:
                     node.op_type = "Abs" if node.op_type == "Log" else node.op_type
             return party.load(model)(feed)
 
-        made.run = run
+        made.run, made.saves_graph = run, self._saves_graph
+        made.runtime_graph = lambda model, settings: (
+            WrongRewriter().runtime_graph(model) if self._saves_graph else None
+        )
         return made
 
 
@@ -242,7 +247,8 @@ def test_other_versions_are_compared_also_where_backends_match() -> None:
 
         def show_result(self, result: DiagnosisResult) -> None: ...
 
-    with bind(open_environment, Elsewhere(), "wrong"), bind(DiagnosisReports, Reports()), different:
+    elsewhere = Elsewhere(saves_graph=False)
+    with bind(open_environment, elsewhere, "wrong"), bind(DiagnosisReports, Reports()), different:
         diagnose(network(), [WrongRewriter(guilty=()), OnnxParty()], environments=["1.1.0"])
     assert lines["other versions, onnx"] == "This backend cannot run in other environments."
 
@@ -262,12 +268,21 @@ def test_a_version_that_differs_from_one_that_the_arbiter_confirms_is_at_fault(
     assert culprit["remedy"]["command"] == "pip install wrong==1.2.0"
 
 
+def test_nodes_that_a_version_rewrites_incorrectly_are_named(kept: Kept) -> None:
+    with bind(open_environment, Elsewhere(), "wrong"):
+        assert not diagnose(network(), [WrongRewriter(guilty=())], environments=["1.1.0"])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["exp1", "log1"], "rewrite")
+    assert "right_without_rewrites" in facts_of(culprit)
+    assert culprit["remedy"]["command"] == "pip install wrong==1.2.0"
+
+
 def test_a_version_without_a_wrong_node_is_named_as_wrong_if_the_arbiter_confirms_the_other() -> (
     None
 ):
     said = "onnx confirms 1.2.0, so wrong 1.1.0 is wrong, but no single node shows it."
     different = pytest.raises(InconclusiveError, match=said)
-    with bind(open_environment, Elsewhere(), "wrong"), different:
+    with bind(open_environment, Elsewhere(saves_graph=False), "wrong"), different:
         diagnose(network(), [WrongRewriter(guilty=())], environments=["1.1.0"])
 
 

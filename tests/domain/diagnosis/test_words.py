@@ -45,7 +45,7 @@ SENTENCES = [
     (evidence.match_after_restoring(2), "Restoring only these 2 differences makes all outputs match."),
     (evidence.runs_without(["Fusion"], "onnxrt"), "With Fusion disabled, onnxrt runs the whole model."),
     (evidence.runs_without([], "onnxrt", False), "With all rewrites disabled, onnxrt runs them."),
-    (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
+    (evidence.right_without_rewrites([]), "With all rewrites disabled, all outputs match."),
     (evidence.refusal("onnxrt", "no kernel", by_wrong_value=True),
      "onnxrt rejects the model because of this: no kernel"),
     (program_evidence.differing_weight("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),

@@ -229,6 +229,7 @@ class ChangeSearch:
             is_part = operand in shared or len(positions) < node.inputs.count(operand)
             # A loaded model cannot be passed to another process, so each process loads its own.
             reading = partial(self._load_reading, node, operand)
+            reshaped = partial(reading, positions)
             loads = cache(partial(reading, positions if is_part else ())), cache(
                 partial(reading, ())
             )
@@ -247,13 +248,13 @@ class ChangeSearch:
                 other_tensor: OtherTensor,
                 loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
                 is_part: bool = is_part,
-                reading: Callable[..., tuple[Compute, str]] = partial(reading, positions),
+                reshaped: Callable[..., tuple[Compute, str]] = reshaped,
                 shape: tuple[int, ...] = np.shape(feed[operand]),
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input; a missing node affects all nodes that read it."""
                 if np.shape(other_tensor.value) != shape:
-                    loads = (partial(reading, value=other_tensor.value),)
+                    loads = (partial(reshaped, value=other_tensor.value),)
                 for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
                     try:
                         compute, name = load()

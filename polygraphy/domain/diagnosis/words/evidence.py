@@ -223,7 +223,8 @@ def usual_data_match() -> str:
 @fact
 def right_without_rewrites(rewrites: Sequence[str]) -> str:
     """Return the fact that outputs match without some rewrites; no names mean all rewrites."""
-    return f"With only {' and '.join(rewrites) or 'all rewrites'} disabled, all outputs match."
+    disabled = f"only {' and '.join(rewrites)}" if rewrites else "all rewrites"
+    return f"With {disabled} disabled, all outputs match."
 
 
 @fact
