@@ -571,51 +571,6 @@ class DiagnosisReports(Protocol):
         """Show the text of a bug report."""
 
 
-class OtherEnvironment(Protocol):
-    """A Python environment with its own version of a backend.
-
-    Attributes:
-        path: its path, as given.
-        version: of the backend.
-        install: the command line that installs that version.
-        saves_graph: whether `runtime_graph` returns a graph, and `run` knows the setting ``plain``,
-            with which nothing is rewritten.
-    """
-
-    path: str
-    version: str
-    install: str
-    saves_graph: bool
-
-    def run(
-        self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the outputs of an ``onnx.ModelProto``, run with the settings of a party.
-
-        Raises:
-            BackendError: the backend refuses it there.
-        """
-
-    def runtime_graph(self, model: Any, settings: Mapping[str, Any]) -> Any | None:
-        """Return the executed graph of an ``onnx.ModelProto``, as `SuspectedParty.runtime_graph`
-        does; None if the backend does not save it there.
-
-        Raises:
-            BackendError: the backend refuses it there.
-        """
-
-
-@port
-def open_environment(path: str) -> OtherEnvironment:
-    """Return the environment of a Python interpreter, or of a virtual environment's folder, with
-    its backend version.
-
-    Raises:
-        FileError: there is no interpreter.
-        BackendError: the backend cannot be imported there.
-    """
-
-
 @port
 def write_failure(folder: str, failure: Failure) -> None:
     """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, in the

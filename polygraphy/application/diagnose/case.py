@@ -58,13 +58,12 @@ from polygraphy.ports.diagnosing import (
     Compute,
     DiagnosisReports,
     NarrowModels,
-    OtherEnvironment,
     SuspectedParty,
 )
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Findings
-from polygraphy.ports.running import find_facts
+from polygraphy.ports.running import OtherEnvironment, find_facts
 
 REFUSALS = (BackendError, ModelError, InputError)
 """Errors of a backend that does not run a model, or its data."""

@@ -28,11 +28,10 @@ from polygraphy.domain.rounding import LARGE
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     Compute,
-    OtherEnvironment,
     SuspectedParty,
-    open_environment,
 )
 from polygraphy.ports.editing import open_model
+from polygraphy.ports.running import OtherEnvironment, open_environment
 
 
 @frozen

@@ -20,8 +20,9 @@ from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.domain.ports import command_line
-from polygraphy.ports.diagnosing import DiagnosisReports, open_environment
+from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
+from polygraphy.ports.running import open_environment
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of

@@ -17,8 +17,9 @@ from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
-from polygraphy.ports.diagnosing import SuspectedParty, open_environment
+from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.reporting import Findings
+from polygraphy.ports.running import open_environment
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.facts import facts_of
 
