@@ -16,13 +16,20 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from polygraphy.logger.sinks import escape_controls
 
-__all__ = ["dismiss_witnesses", "last_words", "note_inputs", "set_advice", "watch_program"]
+__all__ = [
+    "dismiss_witnesses",
+    "last_document",
+    "last_words",
+    "note_inputs",
+    "set_advice",
+    "watch_program",
+]
 
 _LIBRARIES = (
     ("onnxruntime", "ONNX Runtime"),
@@ -89,6 +96,12 @@ done
 tell"""
 
 
+_DOCUMENT_SCRIPT = r'''trap "" HUP INT QUIT TERM
+while IFS= read -r line; do [ "$line" != end ] || exit 0; done
+printf "%s" "$1"'''
+"""Prints its argument, unless it reads that the process ends properly."""
+
+
 def _script() -> str:
     """Return the program of the witness."""
     signals = "\n".join(f"      {pattern}) fault='{words}' ;;" for pattern, words in _SIGNALS)
@@ -101,8 +114,8 @@ def _script() -> str:
 class _Witness:
     """A started shell that tells how this process ends."""
 
-    def __init__(self) -> None:
-        """Start the shell.
+    def __init__(self, program: Sequence[str], stdout: int | None = None) -> None:
+        """Start the shell with a program and its arguments; it may write to `stdout`.
 
         Raises:
             OSError: there is no shell, or standard error is closed.
@@ -110,11 +123,12 @@ class _Witness:
         if sys.stderr is None or not hasattr(os, "posix_spawn"):
             raise OSError
         reading, self.writing = os.pipe()
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_DUP2, reading, 0),
-        ]
-        words = ["/bin/sh", "-c", _script()]
+        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, reading, 0)]
+        if stdout is None:
+            actions.append((os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0))
+        else:
+            actions.append((os.POSIX_SPAWN_DUP2, stdout, 1))
+        words = ["/bin/sh", "-c", *program]
         try:
             try:  # A new session: Ctrl-C in a terminal reaches only this process.
                 self._pid = os.posix_spawn(words[0], words, {}, file_actions=actions, setsid=True)
@@ -147,6 +161,8 @@ _program: list[_Witness] = []
 """The witness of the program that runs, or has run, in this process."""
 _blocks: list[_Witness] = []
 """The witnesses of blocks, outside a program."""
+_documents: list[_Witness] = []
+"""The witnesses that write a document instead of a line."""
 _hears_faults: list[bool] = []
 """One element if `faulthandler` writes to the witness of the program."""
 
@@ -159,7 +175,7 @@ def watch_program() -> Iterator[None]:
     """
     try:
         if not _program:
-            _program.append(_Witness())
+            _program.append(_Witness([_script()]))
     except OSError:
         if sys.stderr is not None and not faulthandler.is_enabled():
             with suppress(OSError, ValueError):  # Standard error may have no descriptor.
@@ -213,7 +229,7 @@ def last_words(text: str) -> Iterator[None]:
         return
     started: list[_Witness] = []
     with suppress(OSError):
-        started.append(_Witness())
+        started.append(_Witness([_script()]))
         started[0].note("text", text)
     _blocks.extend(started)
     try:
@@ -222,6 +238,25 @@ def last_words(text: str) -> Iterator[None]:
         for witness in started:
             if witness in _blocks:  # Not in a fork, nor if it was dismissed.
                 _blocks.remove(witness)
+                witness.dismiss()
+
+
+@contextmanager
+def last_document(text: str, descriptor: int) -> Iterator[None]:
+    """Write a text to an open file if the process ends inside the block for any reason.
+
+    Without a shell, nothing is written.
+    """
+    started: list[_Witness] = []
+    with suppress(OSError):
+        started.append(_Witness([_DOCUMENT_SCRIPT, "sh", text], descriptor))
+    _documents.extend(started)
+    try:
+        yield
+    finally:
+        for witness in started:
+            if witness in _documents:  # Not in a fork.
+                _documents.remove(witness)
                 witness.dismiss()
 
 
@@ -241,7 +276,7 @@ def _leave_witnesses() -> None:
     if _hears_faults:
         faulthandler.disable()
         _hears_faults.clear()
-    for witnesses in (_program, _blocks):
+    for witnesses in (_program, _blocks, _documents):
         while witnesses:
             with suppress(OSError):
                 os.close(witnesses.pop().writing)

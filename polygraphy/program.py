@@ -158,6 +158,9 @@ def _run_and_report(
     if not sessions:
         return code
     [session] = sessions
+    if unwritable := exit_code(session.open, session.problem):
+        exit_code(lambda: session.close(unwritable))
+        return unwritable
     try:
         code = _run_with_banner(main, view, banner, session.problem)
     except SystemExit as end:  # A signal, or the program itself, ends the process.

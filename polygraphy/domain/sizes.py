@@ -184,7 +184,11 @@ def _single_sizes(
     rtol, epsilon = limits
     residual, fill = _without_fills(value, reference, leaf, rtol)
     counted = reference if residual is None else residual
-    labels = _levels(counted, rtol, may_be_apart=is_known) if leaf.is_mixed else None
+    labels = None
+    if leaf.is_mixed:
+        unpadded = counted if is_known else _without_padding(value, counted)
+        labels = _levels(unpadded, rtol, may_be_apart=is_known)
+        counted = counted if labels is None else unpadded
     if labels is None and residual is None:
         return None
     if labels is None:
@@ -378,6 +382,30 @@ def _without_fills(
         wide = np.asarray(array, np.float64)
         residual = np.where(np.abs(wide - fill) <= abs(fill) * _NEAR_FILL, np.nan, wide)
     return residual, computed
+
+
+def _without_padding(value: Array, reference: Array) -> Array:
+    """Return a reference with NaN in slices that are one constant in both arrays, such as the
+    missing rows of a detector: they would hide the sizes of the others."""
+    for axis in range(reference.ndim):
+        count = reference.shape[axis]
+        if count < 3 or reference.size < 2 * count:
+            continue
+        others = tuple(index for index in range(reference.ndim) if index != axis)
+        low = reference.min(axis=others)
+        constant = low == reference.max(axis=others)
+        if constant.all() or np.count_nonzero(constant) < 2:
+            continue
+        numbers, counts = np.unique(low[constant], return_counts=True)
+        if counts.max() < 2:
+            continue
+        padding = constant & (low == numbers[np.argmax(counts)])
+        own_rows, rows = (np.compress(padding, array, axis) for array in (value, reference))
+        if np.array_equal(own_rows, rows):
+            shape = [1] * reference.ndim
+            shape[axis] = count
+            return np.where(padding.reshape(shape), np.nan, np.asarray(reference, np.float64))
+    return reference
 
 
 def without_fills(value: Array, reference: Array) -> Array:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -305,6 +308,41 @@ def test_child_processes_do_not_write_into_the_document(two: Path, polygraphy: R
         ("iteration", "good")
     ] * 2
     assert "PASSED  1 iteration; nothing was compared." in done.err
+
+
+def test_a_report_of_a_crash_says_that_there_is_no_result(two: Path) -> None:
+    Path("d.py").write_text("import ctypes\ndef load_data():\n    ctypes.string_at(0)\n")
+    for name in ("r.json", "r.xml"):
+        Path(name).write_text("of an earlier run")
+    words = "run good.onnx --onnxrt --data-loader-script d.py --format json"
+    command = [sys.executable, "-m", "polygraphy", *words.split()]
+    command += ["--report", "r.json", "--report", "r.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV
+    document = document_of(done.stdout)
+    assert (document["verdict"], document["exit_code"]) == ("error", 3)
+    assert document["summary"].startswith("The program has no result: it crashed")
+    assert Path("r.json").read_text(encoding="utf-8") == done.stdout
+    suites = junitparser.JUnitXml.fromfile("r.xml")
+    assert (suites.tests, suites.errors) == (1, 1)
+
+
+def test_an_unwritable_report_ends_the_program_before_it_runs(two: Path, polygraphy: Run) -> None:
+    Path("taken.json").mkdir()
+    done = polygraphy(
+        "polygraphy run good.onnx --onnxrt --report taken.json/r.json --report r.md"
+        " --report taken.json --save-outputs out.json"
+    )
+    assert done.code == 3 and done.err.count("taken.json") == 1
+    assert not Path("out.json").exists()
+    assert "ERROR: " in Path("r.md").read_text(encoding="utf-8")
+
+
+def test_a_report_does_not_fill_a_folder_that_must_be_empty(two: Path, polygraphy: Run) -> None:
+    Path("out").mkdir()
+    words = "run good.onnx --onnxrt --save-outputs out --report out/r.json"
+    assert polygraphy(f"polygraphy {words}").code == 0
+    assert document_of(Path("out/r.json").read_text())["verdict"] == "passed"
 
 
 def test_a_report_does_not_overwrite_what_is_read(two: Path, polygraphy: Run) -> None:

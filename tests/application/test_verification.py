@@ -23,9 +23,13 @@ from polygraphy.application.diagnose.precision.half import try_half_precision
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16
 from polygraphy.binding import bind
 from polygraphy.common import TensorMetadata
-from polygraphy.comparator import SimpleCompareFunc
+from polygraphy.comparator import Comparator, IterationResult, RunResults, SimpleCompareFunc
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.report.document import Recorder
+from polygraphy.domain.report.summary import doubts_in_words
 from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import observe_tensors
 from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
@@ -74,6 +78,27 @@ def told_of(narrow: onnx.ModelProto, model: onnx.ModelProto, capsys: Captured) -
 def reason(results: Any) -> str:
     """Return where the tolerance of the first output comes from."""
     return str(results[0]["edited", "original"][0]["y"].thresholds.reason)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_equal_infinities_match_and_are_noted(narrow: bool, capsys: Captured) -> None:
+    mask = np.zeros(64, np.float32)
+    mask[3:5] = -np.inf
+    node = helper.make_node("Add", ["x", "mask"], ["y"], "masked")
+    ends = [value("x", [8, 64])], [value("y", [8, 64])]
+    model = make("masked", [node], *ends, weights={"mask": mask})
+    recorder = Recorder()
+    with bind(Console, recorder):
+        edited = convert_to_fp16(model) if narrow else model
+        assert verify(model, edited, [FEED], AUTO if narrow else None)
+    assert "'y' has 16 infinite elements, equal in both." in doubts_in_words(recorder.comparisons)
+    if not narrow:
+        assert not Comparator.compare_accuracy(_runs_of(model), compare_func=SimpleCompareFunc())
+
+
+def _runs_of(model: onnx.ModelProto) -> Any:
+    outputs = observe_tensors(model, FEED, ["y"])
+    return RunResults([(name, [IterationResult(outputs, runner_name=name)]) for name in "ab"])
 
 
 @pytest.mark.parametrize("as_nodes", [False, True])

@@ -74,6 +74,20 @@ def test_arrays_of_several_names_are_compared() -> None:
     assert_close([1.0], [1.05], atol=0.1)
 
 
+@pytest.mark.parametrize("padding", [0, -1])
+def test_scores_beside_boxes_are_judged_by_their_size_among_missing_rows(padding: int) -> None:
+    random = np.random.RandomState(5)
+    rows = np.full((1, 100, 6), padding, np.float16)
+    rows[0, :20, :4] = random.rand(20, 4) * 640
+    rows[0, :20, 4] = 0.25 + 0.7 * random.rand(20)
+    rows[0, :20, 5] = random.randint(0, 80, 20)
+    lost = rows.copy()
+    lost[0, :20, 4] = 0
+    assert_close(np.nextafter(rows, np.float16(np.inf)), rows)
+    with pytest.raises(OutputsDiffer, match=r"part array\[:, :, 4\]"):
+        assert_close(lost, rows)
+
+
 def test_a_model_that_backends_agree_about_passes_in_silence(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

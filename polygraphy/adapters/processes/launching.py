@@ -30,6 +30,7 @@ from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translate_o
 from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
 from polygraphy.adapters.processes.warm_server import peak_memory
 from polygraphy.domain.errors import BackendError, FileError
+from polygraphy.domain.report.document import is_unfinished
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import HUNG, MEMORY, cell_summary
 from polygraphy.lifetime import end_group, start_command
@@ -396,7 +397,8 @@ def _load_summary(path: str) -> dict[str, Any] | None:
     incomplete.
     """
     try:
-        return cell_summary(json.loads(Path(path).read_bytes()))
+        document = json.loads(Path(path).read_bytes())
+        return None if is_unfinished(document) else cell_summary(document)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

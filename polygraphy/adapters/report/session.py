@@ -27,7 +27,7 @@ from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
 from polygraphy.domain.environment import Environment
-from polygraphy.domain.errors import PolygraphyException, UsageError
+from polygraphy.domain.errors import FileError, PolygraphyException, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.report.document import (
     VERDICTS,
@@ -36,9 +36,11 @@ from polygraphy.domain.report.document import (
     Problem,
     Recorder,
     as_json_value,
+    unfinished,
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
+from polygraphy.last_words import last_document
 from polygraphy.logger.sinks import without_commands
 from polygraphy.ports.machine import sections_of
 from polygraphy.ports.models import ModelReports, describe_file, find_quantized_tensors
@@ -350,12 +352,12 @@ class Session:
         self._problems: list[Problem] = []
         self._code: int | None = None
         self._start = time.perf_counter()
-        self._started = datetime.now(timezone.utc)
+        self._start_time = datetime.now(timezone.utc).isoformat(timespec="seconds")
         is_looked_at = format == "json" or any(format_of_report(p) in _DETAILED for p in paths)
         self._recorder = recorder
         if is_looked_at:
             self._recorder.look_closer(detail_of)
-        self._bound = ExitStack()
+        self._bound, self._watched = ExitStack(), ExitStack()
         self._stdout = _take_standard_output() if format == "json" else None
         self._bind(shows_reports=format == "text")
 
@@ -365,6 +367,22 @@ class Session:
         for port in (Reports, ModelReports):
             heard = Listeners([resolve(port), reports]) if shows_reports else cast("Any", reports)
             self._bound.enter_context(bind(cast("Any", port), heard))
+
+    def open(self) -> None:
+        """Make the reports state that the program has no result yet. Otherwise, the reports of an
+        earlier program would remain if this one crashes.
+
+        Raises:
+            FileError: a report cannot be written, and `close` will not write it.
+        """
+        document = unfinished(_command(sys.argv), self._start_time, environment())
+        if self._stdout is not None and (descriptor := _descriptor_of(self._stdout)) is not None:
+            self._watched.enter_context(last_document(json_of(document), descriptor))
+        paths = [path for path in self._paths if _may_exist_early(path)]
+        unwritable = self._write(document, None, paths)
+        self._paths = [path for path in self._paths if path not in unwritable]
+        for error in unwritable.values():
+            raise error
 
     def problem(self, kind: str, message: str, code: int) -> None:
         """Record an error that ends the program, and its exit code."""
@@ -384,9 +402,18 @@ class Session:
         document = self._document(code, model)
         if self._stdout is not None:
             _print_text(self._stdout, json_of(document))
+        self._watched.close()
         annotate(document)
-        for path in self._paths:
-            write_text(path, _report_text(document, model, path))
+        for error in self._write(document, model, self._paths).values():
+            raise error
+
+    @staticmethod
+    def _write(
+        document: Document, model: Model | None, paths: Sequence[str]
+    ) -> dict[str, FileError]:
+        """Write reports; return the paths of those that cannot be written, with the errors."""
+        errors = {path: _write_report(document, model, path) for path in paths}
+        return {path: error for path, error in errors.items() if error is not None}
 
     def _document(self, code: int, model: Model | None) -> Document:
         """Return the document of the command, for an exit code."""
@@ -396,7 +423,7 @@ class Session:
         comparisons = with_nodes(recorder.comparisons, None if model is None else model.graph)
         return Document(
             command=_command(sys.argv),
-            started=self._started.isoformat(timespec="seconds"),
+            started=self._start_time,
             seconds=round(time.perf_counter() - self._start, 3),
             verdict=verdict,
             exit_code=code,
@@ -440,6 +467,15 @@ def json_of(document: Document) -> str:
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
+def _write_report(document: Document, model: Model | None, path: str) -> FileError | None:
+    """Write a report, and return the error if that fails."""
+    try:
+        write_text(path, _report_text(document, model, path))
+    except FileError as error:
+        return error
+    return None
+
+
 def _report_text(document: Document, model: Model | None, path: str) -> str:
     """Return the text of a report, in the format of the file extension."""
     format = format_of_report(path)
@@ -447,6 +483,18 @@ def _report_text(document: Document, model: Model | None, path: str) -> str:
         return report_page(document, model, str(PurePath(path).parent))
     writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of, "sarif": sarif_of}
     return writers[format or ""](document)
+
+
+def _may_exist_early(path: str) -> bool:
+    """Return whether a report can be written before the program runs: not to a pipe or a device,
+    and not to an empty or missing folder, which the program itself may require to be empty.
+    """
+    file = Path(path)
+    with suppress(OSError):
+        if file.exists():
+            return file.is_file() or file.is_dir()
+        return any(file.parent.iterdir())
+    return False
 
 
 def _command(words: Sequence[str]) -> str:
@@ -472,6 +520,14 @@ def _take_standard_output() -> TextIO | None:
     dup = os.dup(descriptor)
     os.dup2(error, descriptor)
     return os.fdopen(dup, "w", encoding="utf-8")
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    """Return the descriptor of a stream; None if it has none."""
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def _print_text(stream: TextIO, text: str) -> None:

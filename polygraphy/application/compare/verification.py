@@ -77,7 +77,7 @@ def verify(
         # The edited model may have fixed lengths for dynamic dimensions.
         if name in metadata:
             metadata.add(name, metadata[name].dtype, meta.shape)
-    function = _with_threshold_origin(compare_func)
+    function = _adapt_function(SimpleCompareFunc() if compare_func is None else compare_func)
     pair = _Pair(original, edited, then, resolve(NarrowModels).rounding_emulator(edited))
     feeds: Iterable[Mapping[str, Any]] | None = None
     if pair.compute is not None and _is_auto(function):
@@ -99,12 +99,15 @@ def _is_auto(compare_func: Any) -> bool:
     return isinstance(compare_func, SimpleCompareFunc) and compare_func.is_auto("")
 
 
-def _with_threshold_origin(compare_func: Any) -> Any:
-    """Return a comparison function whose results state where default thresholds come from."""
+def _adapt_function(compare_func: Any) -> Any:
+    """Return a comparison function whose results state where default thresholds come from, and in
+    which equal infinities match, as they do for an edit that changes nothing."""
     if not isinstance(compare_func, PairwiseCompareFunc):
         return compare_func
     named = copy(compare_func)
     named.given_by = "default of the verification"
+    if isinstance(named, SimpleCompareFunc) and not named.infinities_compare_equal:
+        named.infinities_compare_equal = named.notes_infinities = True
     return named
 
 
@@ -248,7 +251,7 @@ class _HalfComparison(PairwiseCompareFunc):
             rtol = {"": 0.0, **{name: rounding.rtol for name, rounding in rounding.items()}}
             atol = {"": 0.0, **{name: rounding.atol for name, rounding in rounding.items()}}
             function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
-            function.given_by = self.given_by
+            function.given_by, function.notes_infinities = self.given_by, True
             known_judge = (
                 {name: result1[name] for name in values} if len(rounding) == 1 else result1
             )

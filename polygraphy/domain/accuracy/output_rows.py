@@ -23,7 +23,7 @@ from polygraphy.domain.compare.result import (
 )
 from polygraphy.domain.results.results import count_non_finite, make_distinct, uniformity
 from polygraphy.domain.rounding import Rounding
-from polygraphy.domain.tensors.naming import list_some
+from polygraphy.domain.tensors.naming import count_text, list_some
 
 if TYPE_CHECKING:
     from polygraphy.domain.model import Node
@@ -101,6 +101,8 @@ class OutputRow:
         worst: the iteration that is furthest from passing.
         uniform: for each run, the value of all elements in every iteration, such as ``all 0`` or
             ``empty``; empty if they differ, or if unknown.
+        infinite: the largest number of infinite elements that passed in an iteration, although the
+            user did not accept them.
         metrics: the worst value of each metric, for documents that are saved.
         noise: the rounding limit in the first iteration, for documents that are saved.
         detail: the distribution of elements and the neighborhood of the worst, for pages.
@@ -119,6 +121,7 @@ class OutputRow:
     kept: frozenset[str] = frozenset()
     worst: WorstIteration = WorstIteration(None, None)
     uniform: tuple[str, str] = ("", "")
+    infinite: int = 0
     metrics: Mapping[str, float | None] = Factory(dict)
     noise: Rounding | None = None
     detail: Mapping[str, Any] | None = None
@@ -365,8 +368,9 @@ def _average_rows(table: OutputRows, result: AccuracyResult, at: int) -> OutputR
 class _OutputSummary:
     """Collects the results of one output; the first iteration sets type and shape."""
 
-    __slots__ = ("absolute", "kept", "limit", "matched", "metric", "metrics", "name", "noise",
-                 "rank", "relative", "tensors", "total", "uniform", "value", "worst")  # fmt: skip
+    __slots__ = ("absolute", "infinite", "kept", "limit", "matched", "metric", "metrics", "name",
+                 "noise", "rank", "relative", "tensors", "total", "uniform", "value",
+                 "worst")  # fmt: skip
 
     def __init__(self, name: str, first: Any) -> None:
         """Start with the result of the first iteration."""
@@ -380,7 +384,7 @@ class _OutputSummary:
         self.value: float | None = None
         self.limit: Any = None
         self.kept = _BOTH
-        self.matched = self.total = 0
+        self.matched = self.total = self.infinite = 0
         self.worst: WorstIteration | None = None
         self.rank = (False, -inf)
         # The result of all iterations so far, if they have the same one.
@@ -413,6 +417,9 @@ class _OutputSummary:
             self.limit = answer.thresholds
         if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
             self._note_constants(answer)
+        if passed and isinstance(answer, OutputCompareResult) and answer.notes_infinities:
+            for array in answer.arrays or ():
+                self.infinite = max(self.infinite, count_non_finite(array)[1])
         rank = result_sort_key(answer)
         if self.worst is None or rank > self.rank:
             self.worst, self.rank = _worst_of(iteration, answer, passed=passed), rank
@@ -436,7 +443,7 @@ class _OutputSummary:
         return OutputRow(
             self.name, self.matched, self.total, self.tensors, self.metric, self.absolute,
             self.relative, self.value, self.limit, self.kept, self.worst, self.uniform or _VARIED,
-            self.metrics, self.noise,
+            self.infinite, self.metrics, self.noise,
         )  # fmt: skip
 
 
@@ -548,17 +555,24 @@ def row_sort_key(row: OutputRow) -> tuple[bool, bool, float]:
     return not row.passed, not row.worst.is_missing, inf if isnan(excess) else excess
 
 
-def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
-    """Return a sentence that lists matching outputs that are empty or constant; empty if there are
-    none.
+def doubts_of_rows(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
+    """Return sentences that list matching outputs that are empty or constant, and those with equal
+    infinities; empty if there are none.
     """
-    tolerances = []
+    tolerances, infinite = [], []
     for row in rows:
         name, other_name = row.uniform
         if row.passed and (name or other_name):
             where = "" if name == other_name else f" in {parties[0 if name else 1]}"
             tolerances.append(f"{row.name!r} is {name or other_name}{where}")
-    return f"{list_some(tolerances, worded=str)}, so a match proves little." if tolerances else ""
+        elif row.passed and row.infinite:
+            infinite.append(f"{row.name!r} has {count_text(row.infinite, 'infinite element')}")
+    sentences = []
+    if tolerances:
+        sentences.append(f"{list_some(tolerances, worded=str)}, so a match proves little.")
+    if infinite:
+        sentences.append(f"{list_some(infinite, worded=str)}, equal in both.")
+    return " ".join(sentences)
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:

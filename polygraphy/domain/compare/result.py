@@ -225,6 +225,8 @@ class OutputCompareResult(CompareResult):
     _kept: KeptDifferences | None = None
     _excess: float | None = None
     _difference: Difference | None = None
+    notes_infinities = False
+    """Whether equal infinities pass although the user did not ask for it."""
     _infinities_equal = False
     _threads = 1
     _formed: FormedRow | None = None

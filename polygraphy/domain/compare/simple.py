@@ -35,6 +35,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
     """
 
     label = "simple"
+    notes_infinities = False
+    """Whether results note equal infinities that pass, because the user did not ask for it."""
     _shared: tuple[tuple[Any, ...], tuple[Tolerance, float] | None] | None = None
 
     def __init__(  # noqa: PLR0917 - the order is that of published scripts

@@ -177,6 +177,7 @@ class Settings(Protocol):
 
     pictures: Pictures
     infinities_compare_equal: bool
+    notes_infinities: bool
 
     @property
     def threads(self) -> int:
@@ -210,7 +211,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     shared = settings.shared_limits()
     if shared is not None and not settings.pictures.are_wanted:
         tensors = value.tensor, reference.tensor
-        return OutputCompareResult.of(
+        result = OutputCompareResult.of(
             tensors,
             arrays,
             *shared,
@@ -218,6 +219,9 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
             infinities_equal=settings.infinities_compare_equal,
             threads=settings.threads,
         )
+        if settings.notes_infinities:
+            result.notes_infinities = True
+        return result
     is_auto = settings.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if settings.pictures.are_wanted:
@@ -232,7 +236,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
         rounding: Rounding | None, explain: Explain = explain, arrays: Arrays = arrays
     ) -> OutputCompareResult:
         """Return the comparison of arrays, judged with a rounding limit."""
-        return OutputCompareResult.of(
+        result = OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,
             settings.tolerance_for(setting, rounding),
@@ -241,6 +245,9 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
             infinities_equal=settings.infinities_compare_equal or is_auto,
             threads=settings.threads,
         )
+        if settings.notes_infinities or (is_auto and not settings.infinities_compare_equal):
+            result.notes_infinities = True
+        return result
 
     result = judge_with(rounding)
     if rounding is None or (result and not rounding.parts):

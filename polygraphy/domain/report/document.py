@@ -253,6 +253,34 @@ class Document:
         return {**{name: values[name] for name in first}, **values}
 
 
+_UNFINISHED = "Unfinished"
+
+
+def unfinished(command: str, started: str, environment: Environment) -> Document:
+    """Return the document of a program that runs, which remains if the program cannot replace
+    it.
+    """
+    problem = Problem(
+        _UNFINISHED,
+        "The program has no result: it crashed, was killed, or still runs. See its log.",
+    )
+    return Document(
+        command=command,
+        started=started,
+        seconds=0.0,
+        verdict=VERDICTS[3],
+        exit_code=3,
+        summary=problem.message,
+        environment=environment,
+        errors=[problem],
+    )
+
+
+def is_unfinished(document: Mapping[str, Any]) -> bool:
+    """Return whether a document is that of a program without a result."""
+    return any(problem["kind"] == _UNFINISHED for problem in document["errors"])
+
+
 _NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
+from polygraphy.domain.accuracy.output_rows import doubts_of_rows, row_in_words
 from polygraphy.domain.accuracy.rounding_answer import is_coarse
 from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
 from polygraphy.domain.environment import describe_installed
@@ -232,7 +232,7 @@ def doubts_in_words(
 ) -> str:
     """Return a sentence that lists passing outputs that are empty or constant."""
     uniforms = [
-        uniform_in_words(comparison.outputs, comparison.parties) for comparison in comparisons
+        doubts_of_rows(comparison.outputs, comparison.parties) for comparison in comparisons
     ]
     if not comparisons:
         bare = [
@@ -454,8 +454,12 @@ def advice_on_outputs(
         )
     elif diagnosis:
         yield Advice("Find the node at fault, and why.", diagnosis)
-    is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
-    if is_nan and not ("--validate" in words and "--mark-all" in words):
+    undefined = [row for row in failing if row.absolute is not None and isnan(row.absolute)]
+    is_nan = bool(undefined)
+    if is_nan and all(_has_only_infinities(row) for row in undefined):
+        accepting = add_options(command, "--infinities-compare-equal") if runs else ""
+        yield Advice("If the infinities are expected, accept equal ones.", accepting)
+    elif is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = add_options(command, "--validate", "--mark-all") if runs else ""
         yield Advice("NaN fails with every tolerance. Find the first NaN.", finding)
     elif invalid and not diagnosis and (advice := nan_diagnosis_command(command)):
@@ -471,6 +475,12 @@ def advice_on_outputs(
             " by itself.",
             with_auto_tolerance(command),
         )
+
+
+def _has_only_infinities(row: OutputRow) -> bool:
+    """Return whether neither run has NaN, so that the difference of infinities is NaN."""
+    counts = row.worst.non_finite
+    return counts is not None and not any(nan for nan, _ in counts)
 
 
 def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:

@@ -603,6 +603,7 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"memory_budget": 1000}, UsageError, r"needs about 0\.\d+ MB of memory"),
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": lambda values, right: float("-inf")}, InputError, "returns -inf, although"),
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
         ({"metric": lambda values, right: right["y"]}, InputError, r"an array of shape \(24, 32\)"),
         ({"metric": lambda values, right: "0"}, InputError, "returns a value of type str"),

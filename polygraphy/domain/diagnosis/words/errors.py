@@ -185,6 +185,14 @@ def metric_returns_nan(name: str) -> InputError:
     )
 
 
+def metric_returns_infinity(name: str) -> InputError:
+    """Return the error that a metric returns minus infinity for outputs that differ."""
+    return InputError(
+        f"--metric: {name} returns -inf, although the outputs differ.",
+        hint="It must return a number; smaller is better.",
+    )
+
+
 def unknown_value(name: str) -> InputError:
     """Return the error that the value of an input is unknown."""
     return InputError(f"The value of input {name!r} is unknown.")

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
-import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Values
@@ -25,7 +24,7 @@ from polygraphy.application.diagnose.steps.quantized.repair import (
     find_repair,
     wrong_parameters,
 )
-from polygraphy.application.diagnose.steps.quantized.runs import GoalRuns, reduce_metric
+from polygraphy.application.diagnose.steps.quantized.runs import GoalRuns, are_equal, reduce_metric
 from polygraphy.application.diagnose.steps.quantized.switches import Switches, expect_powers
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -329,7 +328,7 @@ class _GoalSearch:
         except BackendError:
             # ONNX Runtime 1.32 rejects exact products for some models.
             return Skip("the backend refuses exact products")
-        if _are_equal(values, inexact):
+        if are_equal(values, inexact):
             return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
         is_closer = self._is_closer(values, inexact)
@@ -585,13 +584,3 @@ class _GoalSearch:
 def _with_names(values: Values, names: Mapping[str, str]) -> dict[str, Any]:
     """Return values, some of them under other names."""
     return {names.get(name, name): value for name, value in values.items()}
-
-
-def _are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool:
-    """Return whether two runs computed the same outputs."""
-    return all(
-        np.array_equal(value, other_value[name])
-        for outputs, other_value in zip(values, other_values)
-        for name, value in outputs.items()
-        if name in other_value
-    )

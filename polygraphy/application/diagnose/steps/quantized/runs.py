@@ -55,7 +55,8 @@ class GoalRuns:
         """Return the value of a metric (default: the goal's) for the outputs.
 
         Raises:
-            InputError: the user's metric raises, or returns no number.
+            InputError: the user's metric raises, or returns no number, or that outputs which differ
+                are perfect.
         """
         metric = metric or self._metric
         expected_outputs = self._right
@@ -80,6 +81,8 @@ class GoalRuns:
             raise errors.metric_returns_other(self.goal.name, returned)
         if np.isnan(value):
             raise errors.metric_returns_nan(self.goal.name)
+        if is_given and value == -inf and not are_equal(values, self._right.samples):
+            raise errors.metric_returns_infinity(self.goal.name)
         return value
 
     def run(
@@ -143,6 +146,16 @@ def reduce_metric(value: float, share: float = HELPS) -> float:
     if value == inf:
         return float(np.finfo(float).max)
     return share * value if value > 0 else value - (1 - share) * abs(value)
+
+
+def are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool:
+    """Return whether two runs computed the same outputs."""
+    return all(
+        np.array_equal(value, other_value[name])
+        for outputs, other_value in zip(values, other_values)
+        for name, value in outputs.items()
+        if name in other_value
+    )
 
 
 def _copy_outputs(outputs: Outputs) -> Outputs:
