@@ -12,11 +12,12 @@ from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subpr
 from polygraphy.binding import resolve
 from polygraphy.domain.data.lengths import longer_inputs
 from polygraphy.domain.data.loading import describe_model, fit_with_notes, iterate_feeds
-from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
+from polygraphy.domain.data.synthesis import DEFAULT_SEED, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
 from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.quantization.input_ranges import quantized_input_ranges
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -60,7 +61,7 @@ def choose_feeds(
         InputError: they do not fit the model.
     """
     loader = DataLoader() if data_loader is None else data_loader
-    loaders = _varied_loaders(loader, model.inputs) if is_varied else [loader]
+    loaders = _varied_loaders(loader, model) if is_varied else [loader]
     feeds: list[dict[str, Any]] = []
     seen: set[str] = set()
     for loader in loaders:
@@ -262,14 +263,14 @@ def data_options(
     if data_loader is not None and not isinstance(data_loader, DataLoader):
         script = getattr(data_loader, "script", None)
         return {"data_loader_script": script} if isinstance(script, str) else {}
-    loaders = _varied_loaders(DataLoader() if data_loader is None else data_loader, model.inputs)
+    loaders = _varied_loaders(DataLoader() if data_loader is None else data_loader, model)
     loader = loaders[number] if len(loaders) > 1 else loaders[0]
     options: dict[str, Any] = {}
     if loader.seed != DEFAULT_SEED:
         options["seed"] = loader.seed
     if loader.iterations > 1:
         options["iterations"] = loader.iterations
-    if loader.val_range != DEFAULT_VAL_RANGE:
+    if loader.is_range_given:
         options["val_range"] = loader.val_range
     shapes = {
         name: (tuple(feed[name].shape),)
@@ -279,21 +280,25 @@ def data_options(
     return {**options, "input_shapes": shapes} if shapes else options
 
 
-def _varied_loaders(loader: Any, inputs: TensorMetadata) -> list[Any]:
-    """Return loaders of positive and of signed random data; a user's own loader is the only one."""
-    is_chosen = (
-        not isinstance(loader, DataLoader)
-        or loader.iterations > 1
-        or loader.val_range != DEFAULT_VAL_RANGE
-    )
-    if is_chosen:
+def _varied_loaders(loader: Any, model: OpenModel | NarrowModel) -> list[Any]:
+    """Return loaders of positive and of signed random data; a user's own loader is the only one.
+
+    Signed data of a quantized input have the range that its quantization represents: a larger one
+    shows how it was calibrated, not what the model computes.
+    """
+    if not isinstance(loader, DataLoader) or loader.iterations > 1 or loader.is_range_given:
         return [loader]
-    floats = [name for name, meta in inputs.items() if meta.dtype is None or meta.dtype.is_floating]
+    graph = getattr(model, "graph", None)
+    ranges = quantized_input_ranges(graph) if isinstance(graph, Graph) else {}
+    floats = [
+        name for name, meta in model.inputs.items() if meta.dtype is None or meta.dtype.is_floating
+    ]
     return [
         loader,
         *(
             loader.with_seed(
-                loader.seed + number, dict.fromkeys(floats, bounds) if floats else None
+                loader.seed + number,
+                {name: ranges.get(name, bounds) for name in floats} if floats else None,
             )
             for number, bounds in enumerate(_RANGES, 1)
         ),

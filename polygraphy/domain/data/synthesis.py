@@ -202,6 +202,7 @@ class DataLoader:
             range.
         notes: the assumptions made, in words, each once.
         assumed: the shapes in which 1 was used for dynamic dimensions, by input.
+        is_range_given: whether the range of values was chosen, even as the default range.
         larger: these shapes with a larger length, except for the first dimension, as an example for
             users whose model does not run with 1.
     """
@@ -236,7 +237,7 @@ class DataLoader:
         self.iterations = len(self._turns) if iterations is None else int(iterations)
         self.input_metadata: TensorMetadata | None = None
         self.model_facts: Facts | None = None
-        self._is_range_given = val_range is not None
+        self.is_range_given = val_range is not None
         self.val_range: PerOutput[ValRange] = copy_setting(
             DEFAULT_VAL_RANGE if val_range is None else val_range
         )
@@ -302,7 +303,7 @@ class DataLoader:
         """Return the value range of an input (set, else from the model), and whether all values are
         integers.
         """
-        value = value_for(ranges, name, None) if self._is_range_given else None
+        value = value_for(ranges, name, None) if self.is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
         if value is not None or hint is None:
             if value is None and dtype.is_integral:
@@ -331,7 +332,7 @@ class DataLoader:
         loader.seed, loader.notes = seed, []
         if val_range is not None:
             loader.val_range = copy_setting(val_range)
-            loader._is_range_given = True
+            loader.is_range_given = True
         return loader
 
     @property

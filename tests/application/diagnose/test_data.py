@@ -15,6 +15,7 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import free_memory
 from polygraphy.ports.reporting import Console
 from tests.support.models import make, value
@@ -34,6 +35,19 @@ def test_data_are_of_several_seeds_and_both_signs() -> None:
         assert all((feed["i"] >= 0).all() for feed in (plain, signed, wide))
     chosen = choose_feeds(model, DataLoader(val_range=(5.0, 6.0)))
     assert [feed["x"].min() >= 5 for feed in chosen] == [True]
+
+
+def test_signed_data_of_a_quantized_input_are_in_its_range() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["codes"]),
+        helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["y"]),
+    ]
+    weights = {"scale": np.float32(0.5 / 128).reshape(()), "zero": np.int8(0).reshape(())}
+    ends = [value("x", (9, 9))], [value("y", (9, 9))]
+    model = open_model(make("quantized", nodes, *ends, weights=weights))
+    _, *signed = choose_feeds(model, None)
+    assert [round(float(np.abs(feed["x"]).max()), 1) for feed in signed] == [0.5, 0.5]
+    assert len(choose_feeds(model, DataLoader(val_range=(0.0, 1.0)))) == 1, "a chosen range stays"
 
 
 def pooled() -> onnx.ModelProto:
