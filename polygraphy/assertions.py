@@ -315,8 +315,8 @@ class _Data:
 
 @contextmanager
 def _model_file(model: Any, data: _Data) -> Iterator[str]:
-    """Yield the path of a model. A model in memory is saved while it is needed, including for a
-    diagnosis after a failure."""
+    """Yield the path of a model.
+    A model in memory is saved while it is needed, including for a diagnosis after a failure."""
     if isinstance(model, (str, Path)) and data.inputs is None:
         data.model = str(model)
         yield data.model
@@ -352,9 +352,9 @@ def _flags(backend: str) -> list[str]:
 
 
 def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[list[str]]:
-    """Return the options that select each of several backends on one command line; empty for a
-    runner. Backends with options become named runners, because an option would apply to all
-    others."""
+    """Return the options that select each of several backends on one command line.
+    The result is empty for a runner. Backends with options become named runners, because an
+    option would apply to all others."""
     names: Sequence[str] = ()
     if isinstance(backends, Mapping):
         names, backends = list(backends), list(backends.values())

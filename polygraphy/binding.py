@@ -73,8 +73,8 @@ def bind(port: type[P] | Callable[..., Any], adapter: P, key: str | None = None)
 
 
 def register_resolver(module: str) -> None:
-    """Register the module whose function ``resolve(port, key)`` returns adapters; it is imported at
-    the first use.
+    """Register the module whose function ``resolve(port, key)`` returns adapters.
+    It is imported at the first use.
     """
     global _resolver_module  # noqa: PLW0603 - the one place where the composition root is known
     _resolver_module = module

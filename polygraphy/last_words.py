@@ -262,8 +262,7 @@ def last_document(text: str, descriptor: int) -> Iterator[None]:
 
 def dismiss_witnesses() -> None:
     """End the processes that wait to print last words, because this process is about to end
-    itself.
-    """
+    itself."""
     while _blocks:
         _blocks.pop().dismiss()
     for witness in _program:

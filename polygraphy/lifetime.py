@@ -117,8 +117,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
 
 def end_group(process: subprocess.Popen[Any]) -> None:
     """Kill a process that `start_command` started, and all processes in its group, without
-    waiting.
-    """
+    waiting."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

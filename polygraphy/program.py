@@ -237,8 +237,9 @@ _VERDICTS = {
 
 
 def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
-    """Run a main function and return its exit code; errors are logged in one line, without a
-    traceback, and `listen` is called with the kind, the message and the exit code of one.
+    """Run a main function and return its exit code.
+    Errors are logged in one line, without a traceback, and `listen` is called with the kind, the
+    message and the exit code of one.
     """
     try:
         passed = main()
@@ -259,8 +260,8 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
 
 
 def _script_that_ended(end: SystemExit) -> str:
-    """Return the line of a user's script that called sys.exit, in parentheses; empty if the program
-    itself did."""
+    """Return the line of a user's script that called sys.exit, in parentheses.
+    The result is empty if the program itself did."""
     from polygraphy.mod.scripts import is_raised_in_package, user_frame
 
     # Generated programs end with `run`, which calls `sys.exit` in this module.

@@ -114,8 +114,8 @@ class LpipsDistance:
         self._network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
     def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
-        """Return the distance of two arrays of images of equal shape; NaN if one contains NaN or
-        infinity.
+        """Return the distance of two arrays of images of equal shape.
+        The result is NaN if one contains NaN or infinity.
 
         Raises:
             TypeError: they do not hold numbers.

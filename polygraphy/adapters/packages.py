@@ -80,8 +80,8 @@ def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
 
 
 def _leftover_files(distributions: Sequence[metadata.Distribution], package: Path) -> list[str]:
-    """Return modules in the package's folder that are not in its list of installed files; empty
-    without a list.
+    """Return modules in the package's folder that are not in its list of installed files.
+    The result is empty without a list.
     """
     listed: set[Path] = set()
     for leftover_files in distributions:
@@ -168,8 +168,8 @@ def _package_version(package: str) -> str | None:
 
 
 def _without_metadata(module: str) -> str | None:
-    """Return a phrase about a module that no installed package lists: its package or folder; None
-    if it does not exist.
+    """Return a phrase about a module that no installed package lists: its package or folder.
+    The result is None if it does not exist.
     """
     spec = _find_module(module)
     if spec is None or spec.origin is None:  # A plain folder with this name is not a package.

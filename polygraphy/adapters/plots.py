@@ -130,8 +130,8 @@ _EXACT = ("int", "uint", "bool")
 
 
 def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
-    """Return a figure of the largest absolute and relative difference of each output, with limits;
-    failed outputs are marked, and non-finite differences are at the top.
+    """Return a figure of the largest absolute and relative difference of each output, with limits.
+    Failed outputs are marked, and non-finite differences are at the top.
 
     Integers and booleans are not plotted.
     """
@@ -364,8 +364,7 @@ def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Arr
 
 def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
     """Return the magnitudes and the absolute and relative differences of a sample of the
-    elements.
-    """
+    elements."""
     chosen = _sample_positions(value, reference)
     a, b = (_as_float64(array[chosen]) for array in (value, reference))
     with np.errstate(all="ignore"):
@@ -490,9 +489,8 @@ def _real_image(image: Array) -> Array:
 
 
 def _shrink_image(image: Array) -> Array:
-    """Return an image with a limited number of pixels per side; NaN and infinity take
-    precedence.
-    """
+    """Return an image with a limited number of pixels per side.
+    The result is NaN and infinity take precedence."""
     for axis in (0, 1):
         step = math.ceil(image.shape[axis] / _MOST_PIXELS)
         if step > 1:
@@ -522,8 +520,8 @@ def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
 
 
 def _color_scale(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
-    """Return the mapping of values to colors with its label; differences over several orders of
-    magnitude use a logarithmic scale."""
+    """Return the mapping of values to colors with its label.
+    Differences over several orders of magnitude use a logarithmic scale."""
     from matplotlib.colors import LogNorm, Normalize
 
     finite = np.concatenate([image[np.isfinite(image)] for image in images] or [np.zeros(0)])

@@ -132,8 +132,7 @@ def _inspect_sources(paths: Sequence[str]) -> list[Source]:
 
 def _order(first: Source, second: Source) -> list[int]:
     """Return, for each runner of the first file, the position of the same runner in another
-    file.
-    """
+    file."""
     names, other_texts = ([name for name, _ in stored.runs] for _, stored in (first, second))
     if sorted(names) == sorted(other_texts) and len(set(names)) == len(names):
         return [other_texts.index(name) for name in names]

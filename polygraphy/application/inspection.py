@@ -62,9 +62,8 @@ def inspect_data(
 
 
 def _report(path: str, stored: StoredItems, detail: Detail, *, all_iterations: bool) -> DataReport:
-    """Return the report on iterations; only one is in memory at a time unless elements are
-    shown.
-    """
+    """Return the report on iterations.
+    Only one is in memory at a time unless elements are shown."""
     is_results = stored.kind is RunResults
     runs = tuple(RunReport(name if is_results else None, count) for name, count in stored.runs)
     steps: Iterator[Any] = stored.iterations()

@@ -177,9 +177,8 @@ class _Tuning:
         return cost
 
     def _compare_outputs(self, outputs: IterationResult) -> dict[str, Any]:
-        """Return the comparison of each output with the expected one; False for a missing
-        output.
-        """
+        """Return the comparison of each output with the expected one.
+        The result is False for a missing output."""
         assert self._expected is not None
         verdicts: dict[str, Any] = dict.fromkeys(self._expected.keys() - outputs.keys(), False)
         verdicts.update(self.compare(outputs, self._expected))

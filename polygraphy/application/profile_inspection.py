@@ -84,8 +84,9 @@ def pair_profiles(
 def _have_equal_shapes(
     profile: ExecutionProfile, other_profile: ExecutionProfile, *, is_only: bool
 ) -> bool:
-    """Return whether other profiles have equal input shapes. Shapes are compared without names if
-    input names differ, and not at all if each file has only one profile."""
+    """Return whether other profiles have equal input shapes.
+    Shapes are compared without names if input names differ, and not at all if each file has only
+    one profile."""
     if (
         not profile.shapes
         or not other_profile.shapes

@@ -27,8 +27,8 @@ def command_line(command: str, *parts: Part) -> str:
 
 
 def command_words(command: str, *parts: Part) -> list[str]:
-    """Return the words of a command line after the command's name; empty if no command line can
-    express the options.
+    """Return the words of a command line after the command's name.
+    The result is empty if no command line can express the options.
     """
     values = [part for part in parts if isinstance(part, Mapping)]
     typed = [word for part in parts if not isinstance(part, Mapping) for word in part]

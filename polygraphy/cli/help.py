@@ -44,8 +44,7 @@ def description_of(name: str) -> Description:
 
 def describe_all() -> dict[str, Description]:
     """Return the description of each command's help, from the declarations of this package
-    alone.
-    """
+    alone."""
     from polygraphy.cli.commands.listing import COMMANDS, load_command
 
     return {name: describe(load_command(name)) for name in COMMANDS}

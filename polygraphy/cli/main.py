@@ -154,8 +154,8 @@ def _run_command(name: str, remaining_words: list[str], leading: list[str]) -> i
 
 
 def execute(source: str, name: str) -> None:
-    """Run a program like a main script, so that tracebacks show its lines. It does not return,
-    because the program exits."""
+    """Run a program like a main script, so that tracebacks show its lines.
+    It does not return, because the program exits."""
     import linecache
 
     from polygraphy.termination import remember_interrupts
@@ -220,8 +220,8 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
 
 
 def _regenerate_program(program: str) -> str | None:
-    """Return the program that the command line in a program's docstring generates; None without
-    one.
+    """Return the program that the command line in a program's docstring generates, or None.
+    The result is None without one.
     """
     import ast
     from contextlib import redirect_stderr
@@ -282,8 +282,8 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
 
 
 def _without_commands(program: str) -> str:
-    """Return a program without workflow commands for GitHub's runner in its strings; Python escapes
-    keep its meaning."""
+    """Return a program without workflow commands for GitHub's runner in its strings.
+    Python escapes keep its meaning."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return program
     from polygraphy.logger.sinks import without_commands

@@ -143,8 +143,8 @@ def short_help(description: Description) -> str:
 
 
 def topic_help(description: Description, topic: str) -> str:
-    """Return the help about one topic: matching groups, or else matching options; empty without a
-    match.
+    """Return the help about one topic: matching groups, or else matching options.
+    The result is empty without a match.
     """
     name, usage, text, groups = description
     word = topic.lower().lstrip("-")
@@ -174,8 +174,7 @@ def topics_of(groups: tuple[Group, ...]) -> list[str]:
 
 def _table_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
     """Return the lines of the short help: those in `LINES`, and one per runner of another
-    package.
-    """
+    package."""
     listed = {word.rstrip(",") for options, _ in LINES[name] for word in options.split()}
     added = [
         (flags, explained.partition(". ")[0].rstrip("."))

@@ -116,8 +116,8 @@ def _import_order(name: str) -> tuple[int, str]:
 
 
 def _arguments_source(*positional: Any, **keywords: Any) -> Source:
-    """Return the source of the arguments of a call, without those that are None. Templates of other
-    packages write some without names."""
+    """Return the source of the arguments of a call, without those that are None.
+    Templates of other packages write some without names."""
     named = [*(("", value) for value in positional), *keywords.items()]
     return Source(
         ", ".join(
@@ -144,8 +144,8 @@ def _level(name: str) -> Source:
 
 
 def _source(word: str) -> Source:
-    """Return a word as source; raise an error unless it is a word that templates may write as an
-    expression.
+    """Return a word as source.
+    Raise an error unless it is a word that templates may write as an expression.
     """
     if word not in _WORDS:
         raise ValueError(f"{word!r} is not one of the words that templates may write.")

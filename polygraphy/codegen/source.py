@@ -340,8 +340,7 @@ def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
 
 def nest_calls(first: Any, calls: Iterable[Call]) -> Any:
     """Return nested calls: each gets the result of the one before, and the innermost gets
-    `first`.
-    """
+    `first`."""
     for call in calls:
         first = call.of(first)
     return first

@@ -75,8 +75,8 @@ def check_signature(function: Callable[..., Any], text: str, *arguments: str) ->
 
 
 def verdict_of(answer: Any, function: str, output: str) -> Any:
-    """Return the result of a comparison function for an output; raise UsageError if its truth value
-    is not a verdict. None does not pass.
+    """Return the result of a comparison function for an output.
+    Raise UsageError if its truth value is not a verdict. None does not pass.
 
     Raises:
         UsageError: it is something that is true whatever was found, such as a text or a tuple, or a

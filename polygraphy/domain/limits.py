@@ -109,9 +109,8 @@ class Tolerance(Threshold):
         return ROUNDING_LIMIT in self.reason
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Return the names of the metrics that decide; ``elemwise`` needs the arrays and
-        has none.
-        """
+        """Return the names of the metrics that decide.
+        ``elemwise`` needs the arrays and has none."""
         return tuple(
             f"{statistic}_{kind}"
             for statistic in self.check_error_stat
@@ -145,9 +144,8 @@ class Tolerance(Threshold):
         return absolute <= self.atol or relative <= self.rtol
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
-        """Return a line about the check, and whether it passed; None if it is element by
-        element.
-        """
+        """Return a line about the check, and whether it passed, or None.
+        The result is None if it is element by element."""
         if "elemwise" in self.check_error_stat:
             return None
         passed = self.passed(metric_values)

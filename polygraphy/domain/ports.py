@@ -45,8 +45,8 @@ class StoredItems(Protocol):
     runs: tuple[tuple[str, int], ...]
 
     def iterations(self) -> Iterator[Any]:
-        """Yield feed dictionaries, or the RunResults of one iteration each. Runners without further
-        iterations are missing. Can be called again."""
+        """Yield feed dictionaries, or the RunResults of one iteration each.
+        Runners without further iterations are missing. Can be called again."""
 
     def value(self) -> Any:
         """Return all stored data as one object; feed dictionaries as a list."""
@@ -63,8 +63,8 @@ class ResultStore(Protocol):
         """Write `value` to one file; raise FileError if that fails."""
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Return the object in one file; raise FileError if it is missing, damaged, or not of a
-        `kind`.
+        """Return the object in one file.
+        Raise FileError if it is missing, damaged, or not of a `kind`.
         """
 
     def dumps(self, value: Any) -> str:
@@ -79,18 +79,18 @@ class ResultStore(Protocol):
         """
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
-        """Add the results of a comparison, as plain values by output, to results in one file; raise
-        FileError if that fails.
+        """Add the results of a comparison, as plain values by output, to results in one file.
+        Raise FileError if that fails.
         """
 
     def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
-        """Yield the items of a file or folder, one per iteration, lazily. A missing source is an
-        error at the call.
+        """Yield the items of a file or folder, one per iteration, lazily.
+        A missing source is an error at the call.
         """
 
     def look_into(self, source: str | Path) -> StoredItems:
-        """Return the contents of a file or folder; raise FileError if it is missing, damaged, or
-        has no arrays or verdicts."""
+        """Return the contents of a file or folder.
+        Raise FileError if it is missing, damaged, or has no arrays or verdicts."""
 
 
 @port
@@ -116,8 +116,9 @@ def sample_files(source: str | Path) -> list[str] | None:
 
 @port
 def class_folders(source: str | Path) -> dict[str, int]:
-    """Return the number of samples in each class folder of a folder; empty if samples are in the
-    folder itself. Hidden folders and those of tools do not count.
+    """Return the number of samples in each class folder of a folder.
+    The result is empty if samples are in the folder itself. Hidden folders and those of tools do
+    not count.
     """
 
 
@@ -141,8 +142,8 @@ def iterate_pictures(
 
 @port
 def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
-    """Return a writer of one feed dictionary per iteration to a folder. Files of earlier runs are
-    replaced, each completely or not at all.
+    """Return a writer of one feed dictionary per iteration to a folder.
+    Files of earlier runs are replaced, each completely or not at all.
 
     Raises:
         FileError: a file cannot be written, or the name of a tensor leads out of the folder.
@@ -151,8 +152,8 @@ def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mappi
 
 @port
 def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str:
-    """Return the command line that passes these values to a command, quoted for a shell. It was
-    parsed again, so that only valid lines are returned.
+    """Return the command line that passes these values to a command, quoted for a shell.
+    It was parsed again, so that only valid lines are returned.
 
     Args:
         command: such as ``surgeon copy``.
@@ -172,8 +173,8 @@ class Tensors(Protocol):
         """Raise MissingDependencyError if the library is not installed."""
 
     def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
-        """Return the data for an input as a tensor of the library; raise InputError if it has no
-        such type."""
+        """Return the data for an input as a tensor of the library.
+        Raise InputError if it has no such type."""
 
     def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
         """Return a tensor as a NumPy array, copied from its device."""
@@ -255,6 +256,6 @@ def read_config(model: str) -> Any:
 
 @port
 def read_tokens(path: str) -> list[int]:
-    """Return the tokens in a file, from text, JSON or an array; raise FileError if it is missing,
-    InputError for other content.
+    """Return the tokens in a file, from text, JSON or an array.
+    Raise FileError if it is missing, InputError for other content.
     """

@@ -300,8 +300,8 @@ def _largest_share(rtol: float) -> float:
 
 
 def coarsest_between(arrays: tuple[Array, Array], compute_types: ComputedIn) -> Precision | None:
-    """Return the coarsest data type in the computation of two outputs, including their own types;
-    None if its precision is unknown."""
+    """Return the coarsest data type in the computation of two outputs, including their own types.
+    The result is None if its precision is unknown."""
     names = (array.dtype.name for array in arrays)
     return coarsest_type([*(name for name in compute_types if name), *names])
 
@@ -585,8 +585,7 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
 
 def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
     """Return the deviation of sequences and maps, whose members are all judged by the same
-    limit.
-    """
+    limit."""
     if isinstance(value, dict) and isinstance(reference, dict):
         if value.keys() != reference.keys():
             return _OTHER
@@ -606,8 +605,8 @@ def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -
 
 
 def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
-    """Return an array with each number moved up or down at random by some epsilons; other arrays
-    are unchanged."""
+    """Return an array with each number moved up or down at random by some epsilons.
+    Other arrays are unchanged."""
     if not is_float(array) or is_float_code(array):
         return array
     rng = np.random.default_rng(seed)
@@ -630,8 +629,8 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
 
 
 def spread(values: Sequence[Array], reference: Array) -> Array | float:
-    """Return, by element, the largest distance of some values from the reference; infinite if only
-    one of them is finite."""
+    """Return, by element, the largest distance of some values from the reference.
+    The result is infinite if only one of them is finite."""
     if not is_float(reference):
         return 0.0
     alike = [

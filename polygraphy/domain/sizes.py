@@ -112,8 +112,8 @@ def sizes_of(
     *,
     has_steps: bool = False,
 ) -> Sizes | None:
-    """Return the parts of an output, with the typical magnitude of each; None for a single part
-    without fill values.
+    """Return the parts of an output, with the typical magnitude of each, or None.
+    The result is None for a single part without fill values.
 
     Args:
         name: the output.
@@ -170,8 +170,8 @@ def _single_sizes(
     *,
     is_known: bool,
 ) -> Sizes | None:
-    """Return the parts of an output, with their magnitudes, if no graph shows them; None for a
-    single part without fill values.
+    """Return the parts of an output, with their magnitudes, if no graph shows them, or None.
+    The result is None for a single part without fill values.
 
     Args:
         name: the output.
@@ -217,8 +217,8 @@ def _single_sizes(
 
 
 def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
-    """Return parts whose limits allow the rounding step of the largest element; None without
-    parts."""
+    """Return parts whose limits allow the rounding step of the largest element, or None.
+    The result is None without parts."""
     if sizes is None:
         return None
     step = epsilon * _peak(reference)
@@ -246,8 +246,8 @@ def _are_resolved(value: Array, reference: Array, unit: float) -> bool:
 
 
 def _last_digit(array: Array) -> float:
-    """Return the median of the smallest powers of two that are still set in elements; infinite if
-    all are zero."""
+    """Return the median of the smallest powers of two that are still set in elements.
+    The result is infinite if all are zero."""
     for (block,) in _blocks(array):
         counted = block[np.isfinite(block) & (block != 0)]
         if counted.size:
@@ -429,8 +429,8 @@ def _is_usual(fill: float) -> bool:
 def _fill_of(
     value: Array, reference: Array, known_values: Sequence[float], rtol: float
 ) -> float | None:
-    """Return the most frequent constant that is far outside the other elements; None if there is
-    none."""
+    """Return the most frequent constant that is far outside the other elements, or None.
+    The result is None if there is none."""
     extreme = 0.0
     for (block,) in _blocks(reference):
         extreme = max((extreme, *_extremes(block)), key=abs)
@@ -460,8 +460,8 @@ def _fill_of(
 
 
 def _levels(reference: Array, rtol: float, *, may_be_apart: bool) -> Array | None:
-    """Return the level number of each slice, from the largest level; None if all slices have the
-    same level.
+    """Return the level number of each slice, from the largest level, or None.
+    The result is None if all slices have the same level.
 
     Args:
         reference: the elements.
@@ -544,8 +544,7 @@ def _peaks(array: Array, axis: int) -> Array:
 
 def _is_like_noise(array: Array) -> bool:
     """Return whether elements may be differences of larger terms: they have both signs, or
-    zeros.
-    """
+    zeros."""
     positive = negative = zeros = 0
     for (block,) in _blocks(array):
         positive += int(np.count_nonzero(block > 0))

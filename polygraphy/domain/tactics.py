@@ -108,8 +108,8 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
     def difference(
         self, tactic_replay: TacticReplay
     ) -> dict[str, tuple[Algorithm | None, Algorithm | None]]:
-        """Return the layers with different choices: this replay's and the other's; None for a
-        missing one."""
+        """Return the layers with different choices: this replay's and the other's, or None.
+        The result is None for a missing one."""
         names = [*self, *(name for name in tactic_replay if name not in self)]
         return {
             name: (self.get(name), tactic_replay.get(name))

@@ -100,8 +100,8 @@ def invert_dict(dct: Mapping[K, V]) -> dict[V, K]:
 
 
 def unpack_args(args: Any, num: int) -> tuple[Any, ...]:
-    """Return the first `num` values, padded with None. A value that is not a tuple counts as the
-    first.
+    """Return the first `num` values, padded with None.
+    A value that is not a tuple counts as the first.
     """
     given_args = args if isinstance(args, tuple) else (args,)
     return (*given_args[:num], *[None] * (num - len(given_args)))
@@ -375,8 +375,8 @@ def is_empty_shape(shape: Shape) -> bool:
 
 
 def try_match_shape(arr: Any, shape: Shape) -> Any:
-    """Return an array in another shape: transposed if that fits, else reshaped; unchanged if the
-    number of elements differs.
+    """Return an array in another shape: transposed if that fits, else reshaped.
+    It is unchanged if the number of elements differs.
     """
     # Imported here, because the other functions do not need NumPy.
     from polygraphy.domain.data.loading import fit_shape
@@ -528,8 +528,8 @@ def get_file_size(src: str | Path | IO[Any]) -> int:
 
 
 def add_file_suffix(path: str, suffix: str) -> str:
-    """Return a path with text inserted before its extension: ``a_1.onnx`` for ``a.onnx`` and
-    ``_1``.
+    """Return a path with text inserted before its extension:
+    ``a_1.onnx`` for ``a.onnx`` and ``_1``.
     """
     parsed = Path(path)
     return str(parsed.with_name(f"{parsed.stem}{suffix}{parsed.suffix}"))

@@ -74,15 +74,14 @@ def compute_argmax(buffer: Any) -> Any:
 
 
 def compute_argmin(buffer: Any) -> Any:
-    """Return the index of the smallest element as a tuple; that of the first NaN if there
-    is one.
-    """
+    """Return the index of the smallest element as a tuple; that of the first NaN if there is
+    one."""
     return _index(buffer, array.argmin)
 
 
 def _index(buffer: Any, position: Callable[[Any], int]) -> Any:
-    """Return the index of the element at the position that a function returns; 0 for an array
-    without elements.
+    """Return the index of the element at the position that a function returns.
+    The result is 0 for an array without elements.
     """
     if not array.size(buffer):
         return 0

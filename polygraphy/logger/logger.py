@@ -177,8 +177,8 @@ class Logger:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Replace the lock, in the child of a fork: another thread may have held it there. Lines
-        that wait to be written are the parent's.
+        """Replace the lock, in the child of a fork: another thread may have held it there.
+        Lines that wait to be written are the parent's.
         """
         # Re-entrant, because a signal handler may log in the middle of a write.
         self._lock = _thread.RLock()
@@ -250,8 +250,8 @@ class Logger:
 
     @property
     def severity(self) -> int:
-        """The severity of all modules that have none of their own; setting it leaves theirs, and is
-        deprecated.
+        """The severity of all modules that have none of their own.
+        Setting it leaves theirs, and is deprecated.
         """
         return self.module_severity.get()
 
@@ -457,8 +457,8 @@ class Logger:
             self.log(message, levels.INFO, mode, 3)
 
     def progress(self, message: Message, mode: int = LogMode.EACH) -> None:
-        """Log what the command is doing, such as loading a file, as INFO; a console that shows
-        answers leaves it out.
+        """Log what the command is doing, such as loading a file, as INFO.
+        A console that shows answers leaves it out.
         """
         if self._floor <= levels.PROGRESS:
             self.log(message, levels.PROGRESS, mode, 3)

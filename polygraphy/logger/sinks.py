@@ -88,8 +88,8 @@ _pattern: list[Pattern[str]] = []
 
 
 def escape_controls(text: str) -> str:
-    """Return a text with terminal control characters escaped, except tabs and line breaks. In a
-    GitHub job, commands to its runner are also escaped.
+    """Return a text with terminal control characters escaped, except tabs and line breaks.
+    In a GitHub job, commands to its runner are also escaped.
     """
     if os.environ.get("GITHUB_ACTIONS") == "true":
         text = without_commands(text)

@@ -211,8 +211,7 @@ class Dependency:
 
     def _missing_error(self) -> ImportError:
         """Return the error for a module that is not installed, with the command that installs
-        it.
-        """
+        it."""
         command = self.install_command()
         return missing_dependency(
             f"{self.name} is required but not installed. Install it with: {command}",

@@ -44,8 +44,8 @@ def are_installed(group: str) -> bool:
 
 
 def entry_points_of(group: str) -> list[EntryPoint]:
-    """Return the entry points of a group, by name; if several packages have the same name, the one
-    that Python imports first counts.
+    """Return the entry points of a group, by name.
+    If several packages have the same name, the one that Python imports first counts.
     """
     if not are_installed(group):  # Avoids a slow import in the usual case.
         return []

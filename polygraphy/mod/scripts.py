@@ -219,8 +219,8 @@ def _remove_modules(name: str) -> dict[str, ModuleType]:
 
 
 def user_frame(error: BaseException) -> str:
-    """Return `` (model.py, line 7)`` for the innermost line of an exception in user code; empty if
-    there is none.
+    """Return `` (model.py, line 7)`` for the innermost line of an exception in user code.
+    The result is empty if there is none.
     """
     location = ""
     trace = error.__traceback__
@@ -241,8 +241,8 @@ def is_raised_in_package(error: BaseException) -> bool:
 
 
 def _is_user_file(file: str) -> bool:
-    """Return whether a file belongs to the user; a name in angle brackets means code without a
-    file."""
+    """Return whether a file belongs to the user.
+    A name in angle brackets means code without a file."""
     if file.startswith(("<", *_OURS, _STANDARD_LIBRARY)):
         return False
     return not any(name in file for name in _INSTALLED)

@@ -39,8 +39,7 @@ _NOT_A_VERSION = -1
 
 def _comparison_method(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, object], bool]:
     """Return a method of `Version` that compares it with another version, or an equivalent
-    object.
-    """
+    object."""
 
     def method(self: Version, other: object) -> bool:
         """Return the result of the comparison; NotImplemented for other objects."""
@@ -176,9 +175,8 @@ class Requirement:
 
     @property
     def wants_latest(self) -> bool:
-        """Return whether the newest version should be installed; any version is accepted
-        meanwhile.
-        """
+        """Return whether the newest version should be installed.
+        Any version is accepted meanwhile."""
         return self.specifier == LATEST_VERSION
 
     @property
@@ -192,8 +190,8 @@ class Requirement:
         return all(test(installed_version, wanted) for test, wanted in self._conditions)
 
     def package(self, name: str | None = None) -> str:
-        """Return the requirement for the installer; the package has the name of the module, or
-        `name`.
+        """Return the requirement for the installer.
+        The package has the name of the module, or `name`.
         """
         package = name or self.module.partition(".")[0]
         return package if self.wants_latest else package + self.specifier

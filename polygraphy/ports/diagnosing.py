@@ -216,8 +216,8 @@ class SuspectedParty(Protocol):
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the executed graph as an ``onnx.ModelProto`` in which tensors keep their names;
-        None if the backend does not expose it.
+        """Return the executed graph as an ``onnx.ModelProto`` in which tensors keep their names.
+        The result is None if the backend does not expose it.
 
         Args:
             model: an ``onnx.ModelProto``, or its path.
@@ -338,8 +338,8 @@ class OpenedProgram(Protocol):
         """
 
     def condition_of(self, name: str) -> str:
-        """Return a phrase for the Python `if` that decides whether the operation of a tensor runs;
-        empty if there is none.
+        """Return a phrase for the Python `if` that decides whether the operation of a tensor runs.
+        The result is empty if there is none.
         """
 
     def line_of_number(self, name: str) -> str:
@@ -472,13 +472,13 @@ class QuantizedModel(Protocol):
         """Return the model in floating point, with the activations of its sites as outputs."""
 
     def source(self, site: Site) -> str:
-        """Return the name of the tensor that an activation site quantizes; several sites may share
-        it.
+        """Return the name of the tensor that an activation site quantizes.
+        Several sites may share it.
         """
 
     def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None for a bias means those that
-        follow from its operands.
+        """Return the model with other parameters at some sites, or None.
+        The result is None for a bias means those that follow from its operands.
         """
 
     def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:

@@ -191,8 +191,8 @@ class OpenModel(Protocol):
         *,
         keeps_types: bool = False,
     ) -> Any:
-        """Return a model of some of the nodes, with their weights; tensors that they read from
-        other nodes become inputs.
+        """Return a model of some of the nodes, with their weights.
+        Tensors that they read from other nodes become inputs.
 
         Args:
             nodes: their positions.

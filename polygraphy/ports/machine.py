@@ -25,9 +25,8 @@ class DeviceMemory(Protocol):
     """
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of new memory; raise BackendError if there is not
-        enough.
-        """
+        """Return the address of `nbytes` of new memory.
+        Raise BackendError if there is not enough."""
 
     def free(self, address: int) -> None:
         """Free memory; raise BackendError for an address that is not allocated."""
@@ -66,8 +65,8 @@ class DeviceStream(Protocol):
         """Record an event after the work that is queued now."""
 
     def wait_for(self, stream: int) -> None:
-        """Delay later work until the work queued on another stream is done; `stream` is its
-        address.
+        """Delay later work until the work queued on another stream is done.
+        `stream` is its address.
         """
 
     def free(self) -> None:
@@ -218,8 +217,8 @@ def is_tf32_forced() -> bool:
 
 @port
 def machine_facts() -> Mapping[str, Any]:
-    """Return facts that influence timings: ``processor``, ``threads``, ``driver`` and ``gpus``, in
-    plain values.
+    """Return facts that influence timings:
+    ``processor``, ``threads``, ``driver`` and ``gpus``, in plain values.
     """
 
 

@@ -32,8 +32,8 @@ def outline_of(model: Any) -> Outline:
 
 @port
 def describe_file(source: ModelSource, detail: Detail) -> Any:
-    """Return a description of a model file; the key is its kind: ``onnx``, ``tensorflow`` or
-    ``tensorrt``.
+    """Return a description of a model file; the key is its kind:
+    ``onnx``, ``tensorflow`` or ``tensorrt``.
 
     Returns:
         A frozen attrs object: of ONNX models a `polygraphy.domain.model.Model`.
@@ -46,9 +46,8 @@ def describe_file(source: ModelSource, detail: Detail) -> Any:
 
 @port
 def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
-    """Return the quantized tensors in an ONNX file; none if it is not quantized, or cannot
-    be read.
-    """
+    """Return the quantized tensors in an ONNX file; none if it is not quantized, or cannot be
+    read."""
 
 
 class ModelReports(Protocol):
@@ -65,16 +64,14 @@ class ModelReports(Protocol):
 
     def show_unbounded_tensors(self, names: Sequence[str]) -> None:
         """Show the tensors whose elements determine, without a limit, the sizes of other
-        tensors.
-        """
+        tensors."""
 
     def show_quantization(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
         """Show how a model is quantized: in one line, or tensor by tensor."""
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
-        """Show the execution provider of each node; of all nodes, or of those that run
-        elsewhere.
-        """
+        """Show the execution provider of each node.
+        Of all nodes, or of those that run elsewhere."""
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         """Show the tensors and their producers."""
@@ -135,8 +132,8 @@ def load_onnx(path: str, *, maps_weights: bool = False) -> Any:
 
 @port
 def weight_files(path: str) -> list[str]:
-    """Return the paths of the files beside a model that hold its weights; raises as `load_onnx`
-    does.
+    """Return the paths of the files beside a model that hold its weights.
+    It raises as `load_onnx` does.
     """
 
 
@@ -252,6 +249,6 @@ def place_nodes(
 
 @port
 def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
-    """Return groups of node positions, each with whether TensorRT is known to support all of it; it
-    may support parts of the others. Nodes in no group are not supported.
+    """Return groups of node positions, each with whether TensorRT is known to support all of it.
+    It may support parts of the others. Nodes in no group are not supported.
     """

@@ -124,8 +124,8 @@ class NodeProfiler(Protocol):
         """
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Return a profile for each group of runs, and end profiling; the model cannot run any
-        more.
+        """Return a profile for each group of runs, and end profiling.
+        The model cannot run any more.
 
         Args:
             groups: the positions of the runs, from 0. Runs that are in no group are dropped.
@@ -220,8 +220,8 @@ class WarmProcess(Protocol):
         """
 
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Return a handle like `keep`, but without waiting for the result; the next call raises the
-        function's error, if any."""
+        """Return a handle like `keep`, but without waiting for the result.
+        The next call raises the function's error, if any."""
 
     def limit_calls(
         self, timeout: float | None = None, is_silent: bool = False
@@ -315,8 +315,8 @@ def describe_node_inputs(
 
 @port
 def inputs_of_known_rank(model: Any) -> Collection[str]:
-    """Return the inputs of a model with a declared rank; the model is an ``onnx.ModelProto``, its
-    bytes, or its path. Empty if it cannot be read.
+    """Return the inputs of a model with a declared rank.
+    The model is an ``onnx.ModelProto``, its bytes, or its path. Empty if it cannot be read.
     """
 
 
@@ -374,8 +374,8 @@ class Commands(Protocol):
         environment: Mapping[str, str] | None = None,
         in_new_process: bool = False,
     ) -> RunningCommand:
-        """Return a command that was started without a shell and without input. Several may run in
-        parallel.
+        """Return a command that was started without a shell and without input.
+        Several may run in parallel.
 
         Args:
             command: the program and its arguments. ``polygraphy`` is the package that this is.

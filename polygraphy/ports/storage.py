@@ -72,8 +72,8 @@ def copy_file(path: str, target: str) -> None:
 
 @port
 def move_into_folder(path: str, folder: str, label: str) -> str | None:
-    """Move a file or a folder into a folder; return its new path, or None if it does not exist. The
-    new name has a label before the extension, and a number if the name exists.
+    """Move a file or a folder into a folder; return its new path, or None if it does not exist.
+    The new name has a label before the extension, and a number if the name exists.
 
     Raises:
         FileError: it cannot be moved.

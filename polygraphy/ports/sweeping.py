@@ -27,8 +27,8 @@ class LaunchedJob(Protocol):
 
 @port
 def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> LaunchedJob | None:
-    """Return a job started in a process on this machine, which ends with this process; None while
-    another process runs the same job.
+    """Return a job started in a process on this machine, which ends with this process, or None.
+    The result is None while another process runs the same job.
 
     Args:
         job: the job.

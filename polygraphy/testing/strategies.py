@@ -88,8 +88,8 @@ def input_metadata(
 def feed_dicts(
     metadata: TensorMetadata, *, max_dim: int = 5
 ) -> st.SearchStrategy[dict[str, Array]]:
-    """Return a strategy for valid feed dictionaries: one array per input; dimensions with equal
-    names are equal.
+    """Return a strategy for valid feed dictionaries: one array per input.
+    Dimensions with equal names are equal.
 
     Args:
         metadata: of the inputs, with data types and shapes.

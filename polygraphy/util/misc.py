@@ -30,7 +30,7 @@ def default_value(value: Any, default: Any) -> Any:
 
 @mod.deprecate("2.0", "util.find_str_in_iterable")
 def find_in_dict(name: str, mapping: Mapping[str, Any], index: int | None = None) -> str | None:
-    """Return the key of a dictionary that matches a name; None if none does. See
-    `util.find_str_in_iterable`.
+    """Return the key of a dictionary that matches a name; None if none does.
+    See `util.find_str_in_iterable`.
     """
     return find_str_in_iterable(name, mapping, index)

@@ -183,8 +183,8 @@ def _view_buffer(view: Any, stream: Order) -> DeviceBuffer:
 
 
 def _torch_buffer(tensor: Any, stream: Order) -> DeviceBuffer | None:
-    """Return the address, shape and owner of a PyTorch tensor, once its stream is done; None on
-    the CPU.
+    """Return the address, shape and owner of a PyTorch tensor, once its stream is done, or None.
+    The result is None on the CPU.
     """
     if not tensor.is_cuda:
         return None
@@ -335,8 +335,8 @@ def has_torch(arrays: Iterable[Any]) -> bool:
 
 
 def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return outputs as PyTorch tensors that share their memory, on the CPU or the GPU; outputs
-    with a data type that PyTorch lacks are unchanged."""
+    """Return outputs as PyTorch tensors that share their memory, on the CPU or the GPU.
+    Outputs with a data type that PyTorch lacks are unchanged."""
     return {name: _torch_tensor(output) for name, output in outputs.items()}
 
 
@@ -350,8 +350,8 @@ _SHARED = frozenset("efdbhilqB?")
 
 
 def _torch_tensor(output: Any) -> Any:
-    """Return an output as a PyTorch tensor, sharing memory if possible; values that are not arrays
-    are unchanged."""
+    """Return an output as a PyTorch tensor, sharing memory if possible.
+    Values that are not arrays are unchanged."""
     if is_torch(output) or not hasattr(output, "nbytes"):
         return output
     if isinstance(output, np.ndarray) and output.dtype.char in _SHARED and output.flags.carray:

@@ -28,8 +28,9 @@ class BaseLoader:
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the loaded object. Under internal checks, also verify that loading does not change
-        the loader, so that the next call does the same."""
+        """Return the loaded object.
+        Under internal checks, also verify that loading does not change the loader, so that the
+        next call does the same."""
         if config.INTERNAL_CORRECTNESS_CHECKS:
             from polygraphy.func import check_unchanged
 
@@ -80,8 +81,7 @@ class SaveBytes(BaseLoader):
 
     def __init__(self, obj: Deferred[Any], path: str) -> None:
         """Create a loader that saves the bytes or the buffer of `obj`, or of its result, to a
-        path.
-        """
+        path."""
         self._bytes = obj
         self._path = path
 
@@ -122,8 +122,8 @@ class InvokeFromScript(BaseLoader):
         return self._loaded[0]
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of the symbol for the same arguments; raise UsageError if it does not
-        accept them.
+        """Return the result of the symbol for the same arguments.
+        Raise UsageError if it does not accept them.
         """
         target = self.symbol()
         if not callable(target):

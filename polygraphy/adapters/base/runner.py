@@ -173,8 +173,8 @@ class BaseRunner:
         return self.infer_impl(feed_dict, *args, **kwargs)
 
     def _check(self, feed_dict: Mapping[str, Any]) -> None:
-        """Raise InputError unless the data fit the inputs; data that look like the last ones are
-        not checked again."""
+        """Raise InputError unless the data fit the inputs.
+        Data that look like the last ones are not checked again."""
         try:
             described = tuple(
                 [(name, array.dtype, array.shape) for name, array in feed_dict.items()]
@@ -195,9 +195,8 @@ class BaseRunner:
             )
 
     def last_inference_time(self) -> float | None:
-        """Return the time of the last inference, in seconds; None if the runner did not
-        measure it.
-        """
+        """Return the time of the last inference, in seconds, or None.
+        The result is None if the runner did not measure it."""
         return self.inference_time
 
 

@@ -198,8 +198,8 @@ def _is_quick(pair: PairResult) -> bool:
 
 
 def _spread(runtimes: Sequence[float]) -> str:
-    """Return the spread of inference times as text; the first call is separate, because it includes
-    one-time costs.
+    """Return the spread of inference times as text.
+    The first call is separate, because it includes one-time costs.
     """
     percentiles = _percentiles(runtimes[1:])
     return f"Inference time: first={runtimes[0] * 1000:.4g} ms; others: {percentiles} ms."

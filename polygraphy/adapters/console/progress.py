@@ -127,8 +127,8 @@ class TerminalProgress:
         self._now = now
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Return a context manager that shows the progress of a job; see
-        `polygraphy.ports.reporting`.
+        """Return a context manager that shows the progress of a job.
+        See `polygraphy.ports.reporting`.
         """
         return self._bar(what, total) if _is_watched() else nullcontext(_ignore_step)
 

@@ -326,9 +326,8 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
 
 
 def _environment_answer(environment: Environment) -> Iterator[str]:
-    """Yield the installed software as a table for each section, without the separators of
-    the log.
-    """
+    """Yield the installed software as a table for each section, without the separators of the
+    log."""
     yield from (*wrap_text(environment.summary, 2), "")
     for section in environment.sections:
         width = max((len(name) for name, _ in section.facts), default=0)

@@ -61,8 +61,7 @@ class RunView:
     @cached_property
     def _log(self) -> LogConsole:
         """Return the log console, which draws distributions if lines of the log are shown or
-        saved.
-        """
+        saved."""
         from polygraphy.adapters.console.log import LogConsole
 
         return LogConsole(draws=self._screen is None or G_LOGGER.log_file is not None)
@@ -304,8 +303,7 @@ def _level() -> int:
 
 def _is_line_by_line() -> bool:
     """Return whether the log is read line by line, by a program or by a user who requested
-    details.
-    """
+    details."""
     if G_LOGGER.json or G_LOGGER.use_python_logging_system:
         return True
     if G_LOGGER.legacy or config.CONSOLE == "log":

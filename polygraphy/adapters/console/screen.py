@@ -82,8 +82,8 @@ class Screen:
                 write_lines(lines)
 
     def _hide_in_fork(self) -> None:
-        """Hide, in a forked process, the lines that its parent shows; warnings are shown at once,
-        because it may crash.
+        """Hide, in a forked process, the lines that its parent shows.
+        Warnings are shown at once, because it may crash.
         """
         self._held.clear()
         if self.form == WAITING:
@@ -108,8 +108,8 @@ def keeps_lines() -> bool:
 
 
 def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> None:
-    """Print an answer without the tags of the log, which gets it as a message; `indent` applies to
-    the second and later lines of a sentence."""
+    """Print an answer without the tags of the log, which gets it as a message.
+    `indent` applies to the second and later lines of a sentence."""
     log(text, severity)
     show(text.split("\n") if indent is None else wrap_text(text, indent), severity)
 

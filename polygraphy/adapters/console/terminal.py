@@ -127,8 +127,8 @@ class Terminal:
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
-        """Return the command that shows more about a failure, or other advice; empty if there is
-        none."""
+        """Return the command that shows more about a failure, or other advice.
+        The result is empty if there is none."""
         from polygraphy.domain.report.summary import advice_on_outputs
 
         invalid = any(values["nan"] or values["inf"] for values in self._recorder.validation)
@@ -168,8 +168,7 @@ class Terminal:
 
     def _non_finite_facts(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts: the node of the first NaN or infinity, and the numbers of
-        both.
-        """
+        both."""
         first = next(
             (values for values in self._recorder.validation if values["nan"] or values["inf"]), None
         )
@@ -220,8 +219,8 @@ class Terminal:
             yield "rounding?", rounding
 
     def doubts(self) -> str:
-        """Return a sentence that lists passed outputs whose check proves little; empty if there are
-        none."""
+        """Return a sentence that lists passed outputs whose check proves little.
+        The result is empty if there are none."""
         if not self.comparisons and not self._recorder.validation:
             return ""
         from polygraphy.domain.report.summary import doubts_in_words

@@ -33,8 +33,8 @@ class DeviceView:
     """
 
     def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
-        """Create a view of device memory; `dtype` is NumPy's, or one of
-        `polygraphy.datatype.DataType`."""
+        """Create a view of device memory.
+        `dtype` is NumPy's, or one of `polygraphy.datatype.DataType`."""
         self.owner = owner
         self.ptr = int(ptr)
         self.shape = tuple(shape)
@@ -145,8 +145,8 @@ class DeviceArray(DeviceView):
         return cls(shape=shape, dtype=np.uint8)
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Change the shape. The memory grows if necessary, and then loses its content; it never
-        shrinks.
+        """Change the shape.
+        The memory grows if necessary, and then loses its content; it never shrinks.
 
         Raises:
             BackendError: there is not enough memory; the array then has none.

@@ -128,8 +128,8 @@ class Stream:
             check_result(result, "record an event")
 
     def wait_for(self, stream: int) -> None:
-        """Make later work wait for the work that is queued on another stream; `stream` is its
-        address.
+        """Make later work wait for the work that is queued on another stream.
+        `stream` is its address.
         """
         module = cudart()
         event = Event()
@@ -172,9 +172,8 @@ class Event:
         self.handle: Any = value_of(cudart().cudaEventCreate(), "create an event")
 
     def seconds_since(self, earlier: Event) -> float:
-        """Return the time between two events that were reached; raise BackendError if one
-        was not.
-        """
+        """Return the time between two events that were reached.
+        Raise BackendError if one was not."""
         elapsed = cudart().cudaEventElapsedTime(earlier.handle, self.handle)
         return float(value_of(elapsed, "measure the time between events")) / 1000
 
@@ -367,9 +366,8 @@ def _host_memory(address: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
 
 
 def _copy_array(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
-    """Copy the bytes of a host array between addresses; raise BackendError if it is not
-    contiguous.
-    """
+    """Copy the bytes of a host array between addresses.
+    Raise BackendError if it is not contiguous."""
     if not array.flags.c_contiguous:
         raise BackendError("Only contiguous host arrays can be copied.", backend="cuda")
     if array.nbytes:

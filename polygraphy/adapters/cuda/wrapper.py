@@ -168,8 +168,7 @@ class Cuda:
 
     def host_register(self, ptr: int, nbytes: int) -> bool:
         """Pin existing host memory; return False if CUDA refuses, for example because it is
-        pinned.
-        """
+        pinned."""
         if cudart().cudaHostRegister(ptr, nbytes, _DEFAULT)[0]:
             cudart().cudaGetLastError()
             return False
@@ -243,9 +242,8 @@ _HINTS = {
 
 
 def check_result(result: tuple[Any, ...], doing: str) -> None:
-    """Raise BackendError if a call of CUDA failed; `doing` is its purpose, such as ``free
-    memory``.
-    """
+    """Raise BackendError if a call of CUDA failed.
+    `doing` is its purpose, such as ``free memory``."""
     if result[0]:
         raise failure(result[0], doing)
 

@@ -101,8 +101,8 @@ class FakeNarrowModels:
         return None if self._dtype is None else (self._dtype, list(self._nodes))
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that returns its input, or infinities if a node loses everything; None
-        if no node is narrow.
+        """Return a function that returns its input, or infinities if a node loses everything.
+        The result is None if no node is narrow.
         """
         if self._dtype is None:
             return None

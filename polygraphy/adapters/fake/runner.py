@@ -180,9 +180,8 @@ class HostMemory:
         return {address: buffer.nbytes for address, buffer in self._buffers.items()}
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of new memory; raise BackendError if there is not
-        enough.
-        """
+        """Return the address of `nbytes` of new memory.
+        Raise BackendError if there is not enough."""
         if nbytes < 0:
             raise BackendError(f"{nbytes} bytes is not a valid memory size.", backend="fake")
         in_use = sum(self.outstanding.values())
@@ -213,9 +212,8 @@ class HostMemory:
         target[...] = source.reshape(-1).view(np.uint8)
 
     def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
-        """Fill a contiguous host array from memory; raise BackendError if there are too few
-        bytes.
-        """
+        """Fill a contiguous host array from memory.
+        Raise BackendError if there are too few bytes."""
         source = self._span(address, target)
         if not target.flags.writeable:
             raise BackendError("The host array cannot be written.", backend="fake")

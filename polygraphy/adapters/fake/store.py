@@ -77,8 +77,8 @@ class MemoryResultStore:
         return token
 
     def loads(self, text: str, kind: type[T]) -> T:
-        """Return a copy of the value that a token stands for; raise FileError if it is of another
-        kind.
+        """Return a copy of the value that a token stands for.
+        Raise FileError if it is of another kind.
         """
         if text not in self._tokens:
             raise FileError("Could not read the text: it is not from this store.")
@@ -110,9 +110,8 @@ class MemoryResultStore:
 
     @contextmanager
     def _open_writer(self, dest: str | PathLike[str], kind: type[T]) -> Iterator[ResultWriter[T]]:
-        """Yield a writer, and store its items at the end; raise FileError if an item was
-        refused.
-        """
+        """Yield a writer, and store its items at the end.
+        Raise FileError if an item was refused."""
         writer: _MemoryWriter[T] = _MemoryWriter()
         yield writer
         if writer.has_failed:
@@ -141,9 +140,8 @@ class MemoryResultStore:
         return (cast("T", deepcopy(item)) for item in items)
 
     def look_into(self, source: str | PathLike[str]) -> _MemoryItems:
-        """Return the stored data of a path; raise FileError if there are none, or of no
-        known kind.
-        """
+        """Return the stored data of a path.
+        Raise FileError if there are none, or of no known kind."""
         value = self._look_up(source)
         items = value.items if isinstance(value, _Folder) else (value,)
         return _MemoryItems(str(source), deepcopy(items))

@@ -323,8 +323,7 @@ def _narrow_dtype(name: str) -> np.dtype[Any] | None:
 
 def _decode_payload(text: SlicedText) -> Array:
     """Return the array of a text: base64 of an .npy file, in one of the forms that files
-    contain.
-    """
+    contain."""
     if len(text) <= SHORT:  # Reading a file takes longer than decoding it.
         text = text[:]
     start = text[:8]
@@ -392,8 +391,8 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
 
 
 def _as_array(output: Any) -> Any:
-    """Return an output as an array, tensor or `FloatMaps`; raise ContentError if it is a sequence
-    of different shapes.
+    """Return an output as an array, tensor or `FloatMaps`.
+    Raise ContentError if it is a sequence of different shapes.
     """
     if is_tensor(output):
         return output

@@ -27,8 +27,8 @@ quantization = mod.lazy_import("modelopt.onnx.quantization", pkg_name="nvidia-mo
 
 
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return a model quantized by ModelOpt for each set of excluded nodes; None if it is not
-    installed.
+    """Return a model quantized by ModelOpt for each set of excluded nodes, or None.
+    The result is None if it is not installed.
     """
     if not modelopt.is_installed():
         return None

@@ -29,8 +29,8 @@ _TRANSFORMERS = frozenset({"Attention", "Gelu", "LayerNormalization", "Softmax"}
 
 
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return a model quantized by NNCF for each set of excluded nodes; None if it is not installed,
-    or does not quantize the same tensors.
+    """Return a model quantized by NNCF for each set of excluded nodes, or None.
+    The result is None if it is not installed, or does not quantize the same tensors.
     """
     if not nncf.is_installed():
         return None

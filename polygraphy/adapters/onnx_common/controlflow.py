@@ -42,9 +42,8 @@ def run_loop(
     attributes: Any = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Return the results of a Loop: its body runs up to `most` times, while its condition
-    is true.
-    """
+    """Return the results of a Loop: its body runs up to `most` times, while its condition is
+    true."""
     states, number = list(carried), 0
     scans: list[list[Array]] = [[] for _ in body.output_names[1 + len(carried) :]]
     limit = None if most is None else int(np.ravel(most)[0])
@@ -111,8 +110,8 @@ def scan_8(
     directions: Sequence[int] | None = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Return the results of `scan` for each sample of a batch, as in opset 8; outputs after the end
-    of a shorter sequence are zero.
+    """Return the results of `scan` for each sample of a batch, as in opset 8.
+    Outputs after the end of a shorter sequence are zero.
     """
     count = len(inputs) - num_scan_inputs
     longest = inputs[count].shape[1]

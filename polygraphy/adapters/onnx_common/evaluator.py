@@ -137,8 +137,8 @@ def _compute_in_float64(
 
 
 def _cast_result(result: Any, floats: Sequence[Any], first: Any) -> Any:
-    """Return a float64 result in the type of the first floating-point input; raise
-    NotImplementedError if another type differs from that of the first input.
+    """Return a float64 result in the type of the first floating-point input.
+    Raise NotImplementedError if another type differs from that of the first input.
     """
     if floats and result.dtype == np.float64:
         return result.astype(floats[0])
@@ -164,8 +164,8 @@ class ZipMap(OpRun):
 
 
 def _with_own_import(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model that imports the domain of ONNX Runtime's operators if it has some: ONNX
-    Runtime needs no import, and its optimizer for transformers writes none.
+    """Return a model that imports the domain of ONNX Runtime's operators if it has some:
+    ONNX Runtime needs no import, and its optimizer for transformers writes none.
     """
     imported = {entry.domain for entry in model.opset_import}
     used = {node.domain for node in all_nodes(model.graph)}
@@ -280,8 +280,8 @@ def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[
 
 
 def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) -> type[OpRun]:
-    """Return an operator class of the evaluator that calls a function; its name must be the
-    operator.
+    """Return an operator class of the evaluator that calls a function.
+    Its name must be the operator.
     """
     schema = onnx.defs.get_schema(op, opset, "")
 
@@ -358,8 +358,8 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
-    """Return a function that runs a node, and names it in errors; it keeps no reference to the
-    node, which would keep its model alive.
+    """Return a function that runs a node, and names it in errors.
+    It keeps no reference to the node, which would keep its model alive.
     """
     run: Callable[..., Any] = type(node).run
     proto, errors = node.onnx_node, ref(node)

@@ -83,8 +83,7 @@ def _mean(*inputs: Array, **_: Any) -> Array:
 
 def _gelu(x: Array, *, approximate: Any = "none", **_: Any) -> Array:
     """Return x times the probability that a normal variable is below it, or its tanh
-    approximation.
-    """
+    approximation."""
     if approximate in ("tanh", b"tanh"):
         tanh = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
         return np.asarray(0.5 * x * (1 + tanh))
@@ -469,8 +468,8 @@ def grid_sample(
     align_corners: int = 0,
     **_: Any,
 ) -> Array:
-    """Return the interpolation at the points of a grid, along one axis after the other; points
-    outside are moved inside first.
+    """Return the interpolation at the points of a grid, along one axis after the other.
+    Points outside are moved inside first.
     """
     how, padding = (
         value.decode() if isinstance(value, bytes) else value for value in (mode, padding_mode)

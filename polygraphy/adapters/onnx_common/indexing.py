@@ -57,9 +57,9 @@ def slices(
     axes: Sequence[int] | None = None,
     **_: Any,
 ) -> Array:
-    """Return a slice; starts, ends and axes are attributes in opset 1, and inputs later. Both are
-    clamped to the array, so that a negative step from before the first element returns that
-    element.
+    """Return a slice; starts, ends and axes are attributes in opset 1, and inputs later.
+    Both are clamped to the array, so that a negative step from before the first element returns
+    that element.
     """
     first = _integers(starts if starts_input is None else starts_input)
     last = _integers(ends if ends_input is None else ends_input)
@@ -207,8 +207,7 @@ def top_k(
     **_: Any,
 ) -> Results:
     """Return the largest or smallest elements, and their indices; the first one of equal
-    elements.
-    """
+    elements."""
     along, most = positive_axis(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
     if largest:  # Sort in reverse order, twice, so that equal elements keep their order.
         order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)

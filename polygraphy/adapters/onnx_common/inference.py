@@ -32,8 +32,7 @@ def infer_shapes(
     model: ModelProto, *, strict_mode: bool = False, data_prop: bool = False
 ) -> ModelProto:
     """Return a model with the results of `onnx.shape_inference.infer_shapes`, or raise its
-    error.
-    """
+    error."""
     crashing_nodes = hide_crashing_nodes(model)
     shapes: ModelProto = onnx_shapes.infer_shapes(
         crashing_nodes, strict_mode=strict_mode, data_prop=data_prop

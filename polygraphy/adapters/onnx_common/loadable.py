@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
-    """Yield a model in a form that backends load: bytes, or a path. A model above the size limit of
-    the format is in a temporary file, which must be read or mapped before the block ends.
+    """Yield a model in a form that backends load: bytes, or a path.
+    A model above the size limit of the format is in a temporary file, which must be read or mapped
+    before the block ends.
 
     Args:
         model: a model, a path, or what returns one, which is not held while the model is loaded.
@@ -91,8 +92,8 @@ def _stored_elements(graph: GraphProto) -> int:
 
 
 def _serialize_model(model: ModelProto) -> bytes | None:
-    """Return the bytes of a model; None if it is above the size limit of the format, or has weights
-    in a file.
+    """Return the bytes of a model, or None.
+    The result is None if it is above the size limit of the format, or has weights in a file.
     """
     if _stored_elements(model.graph) > _MOST_ELEMENTS:
         return None  # Protobuf also detects this, but only after it copied the model.

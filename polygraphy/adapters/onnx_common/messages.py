@@ -48,8 +48,8 @@ def all_nodes(graph: Any) -> Iterator[Any]:
 
 
 def tensors_read(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
-    """Return the names of all tensors that a node reads, also in its subgraphs; `inner` are the
-    subgraphs if they are known.
+    """Return the names of all tensors that a node reads, also in its subgraphs.
+    `inner` are the subgraphs if they are known.
     """
     names = [name for name in node.input[:] if name]
     for graph in graphs_of(node) if inner is None else inner:
@@ -91,8 +91,8 @@ def identity_of(node: Any) -> str:
 
 
 def shape_of(tensor_type: Any) -> list[Any] | None:
-    """Return the shape in an ``onnx.TypeProto.Tensor``: a number, a name or None per dimension;
-    None without a shape.
+    """Return the shape in an ``onnx.TypeProto.Tensor``: a number, a name or None per dimension.
+    The result is None without a shape.
     """
     if not tensor_type.HasField("shape"):
         return None

@@ -93,8 +93,8 @@ def qlinear_conv(
     b: Array | None = None,
     **attributes: Any,
 ) -> Array:
-    """Return the convolution of quantized values; scale and zero point of the weights may be one
-    for each output.
+    """Return the convolution of quantized values.
+    Scale and zero point of the weights may be one for each output.
     """
     product = conv(
         _subtract_zero_point(x, x_zero, 1), _subtract_zero_point(w, w_zero, 0), b, **attributes

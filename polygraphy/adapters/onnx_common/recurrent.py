@@ -34,8 +34,8 @@ def _activation_functions(
     betas: Sequence[float] | None,
     clip: float | None,
 ) -> list[_Function]:
-    """Return the activation functions of all directions, with their constants in order. As in ONNX
-    Runtime, the third function of a direction, for the cell state, is not clipped."""
+    """Return the activation functions of all directions, with their constants in order.
+    As in ONNX Runtime, the third function of a direction, for the cell state, is not clipped."""
     constants: tuple[Iterator[float], ...] = (iter(alphas or ()), iter(betas or ()))
     activation_functions = []
     for number, name in enumerate(names):

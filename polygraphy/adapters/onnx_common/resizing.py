@@ -29,8 +29,8 @@ def upsample(
     width_scale: float | None = None,
     **_: Any,
 ) -> Array:
-    """Return x enlarged; the factors are two attributes in opset 1, one in opset 7, and an input in
-    9.
+    """Return x enlarged.
+    The factors are two attributes in opset 1, one in opset 7, and an input in 9.
     """
     if scales_input is not None:
         factors = [float(scale) for scale in scales_input]
@@ -42,8 +42,8 @@ def upsample(
 
 
 def resize_10(x: Array, scales: Array, *, mode: str = "nearest", **_: Any) -> Array:
-    """Return x resized as in opset 10: coordinates are divided by the factors. It does not define
-    rounding; ONNX Runtime takes the next element if the input shrinks.
+    """Return x resized as in opset 10: coordinates are divided by the factors.
+    It does not define rounding; ONNX Runtime takes the next element if the input shrinks.
     """
     return resize(
         x,
@@ -201,8 +201,9 @@ def grid_sample(
     padding_mode: str = "zeros",
     **_: Any,
 ) -> Array:
-    """Return the interpolation at the points of a grid; `x` is [N, C, ...], the last axis of `grid`
-    has the coordinates of a point, last axis first. Opset 16 names the modes bilinear and bicubic.
+    """Return the interpolation at the points of a grid.
+    `x` is [N, C, ...], the last axis of `grid` has the coordinates of a point, last axis first.
+    Opset 16 names the modes bilinear and bicubic.
     """
     values, rank = to_float64(x), x.ndim - 2
     choices = []

@@ -167,8 +167,8 @@ class OnnxrtParty:
         return OnnxrtParty(["cpu"], self._level, self._threads, self._disabled, None, self.name)
 
     def with_exact_products(self) -> OnnxrtParty | None:
-        """Return the same backend without saturating products of uint8 and int8; None if it does
-        not run on the CPU.
+        """Return the same backend without saturating products of uint8 and int8, or None.
+        The result is None if it does not run on the CPU.
         """
         if self.uses_device:
             return None
@@ -177,9 +177,8 @@ class OnnxrtParty:
         return party
 
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
-        """Return the position of CUDA among the providers and its options; None if it is
-        not one.
-        """
+        """Return the position of CUDA among the providers and its options, or None.
+        The result is None if it is not one."""
         if self._providers == ["cpu"]:
             return None
         matched = [

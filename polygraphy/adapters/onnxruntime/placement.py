@@ -84,8 +84,8 @@ def record_placements(options: SessionOptions) -> None:
 
 
 def placements_of(session: InferenceSession, wanted: str) -> Placements:
-    """Return the provider of each node of a session's graph; empty if the session did not record
-    it.
+    """Return the provider of each node of a session's graph.
+    The result is empty if the session did not record it.
 
     Args:
         session: the session, made with options for `record_placements`.

@@ -483,9 +483,8 @@ def _match_provider(provider: Provider, available: Sequence[str]) -> Provider:
 
 
 def _full_name(wanted: str, available: Sequence[str]) -> str:
-    """Return the available provider that contains a word; raise UnknownNameError if there is
-    none.
-    """
+    """Return the available provider that contains a word.
+    Raise UnknownNameError if there is none."""
     exact = [name for name in available if name.lower() == wanted.lower()]
     matches = exact or [name for name in available if wanted.lower() in name.lower()]
     first = min(matches, key=len, default="")
@@ -511,8 +510,8 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
 
 
 def _provider_of_other_builds(wanted: str) -> str:
-    """Return the full name of the matching provider in other builds of ONNX Runtime; empty without
-    a match."""
+    """Return the full name of the matching provider in other builds of ONNX Runtime.
+    The result is empty without a match."""
     known_names: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
     matches = [name for name in known_names if wanted.lower() in name.lower()]
     return min(matches, key=len, default="")

@@ -271,8 +271,8 @@ def opset_of(model: ModelProto) -> int:
 
 
 def is_quantized(node: NodeProto, kept_names: Collection[str]) -> bool:
-    """Return whether a node computes with quantized inputs; `kept_names` are nodes excluded from
-    quantization."""
+    """Return whether a node computes with quantized inputs.
+    `kept_names` are nodes excluded from quantization."""
     return node.op_type in QUANTIZED_OPS and node.name not in kept_names
 
 
@@ -332,8 +332,8 @@ def with_qdq(
 def _float8_scales(
     model: ModelProto, ranges: Ranges, kept_names: Collection[str], quantized_type: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the scale of each tensor that maps its largest magnitude to the largest float8. ONNX
-    Runtime's own choice, from the standard deviation, cuts off rare values.
+    """Return the scale of each tensor that maps its largest magnitude to the largest float8.
+    ONNX Runtime's own choice, from the standard deviation, cuts off rare values.
     """
     types = _float_types(model)
     largest = {name: max(abs(low), abs(high)) for name, (low, high) in ranges.items()}
@@ -406,9 +406,8 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
 def save_ranges(
     cache: CalibrationCache, ranges: dict[str, tuple[float, float]], method: str
 ) -> None:
-    """Write ranges to a cache, completely or not at all; raise FileError if it cannot be
-    written.
-    """
+    """Write ranges to a cache, completely or not at all.
+    Raise FileError if it cannot be written."""
     if cache is None:
         return
     document = {

@@ -42,8 +42,8 @@ in a different order on each machine.
 
 
 def quantize_again(request: Requantization) -> list[ModelProto]:
-    """Return a model quantized by ONNX Runtime for each set of excluded nodes; empty if
-    unsupported.
+    """Return a model quantized by ONNX Runtime for each set of excluded nodes.
+    The result is empty if unsupported.
     """
     name = request.producer
     quantize = _QUANTIZERS[_quantizer_name(request.sites) if name in _CALLERS else name]
@@ -354,8 +354,8 @@ def _block_codes(model: ModelProto) -> dict[str, Any]:
 
 
 def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
-    """Return whether a model has (nearly) the given codes, by name or by position; additional
-    unused ones are allowed.
+    """Return whether a model has (nearly) the given codes, by name or by position.
+    Additional unused ones are allowed.
     """
     own_codes = _block_codes(model)
     if codes.keys() <= own_codes.keys():

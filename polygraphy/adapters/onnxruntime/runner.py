@@ -58,8 +58,9 @@ _GPU, _HOST = "cuda", "cpu"
 
 
 def gpu_of(session: InferenceSession) -> int | None:
-    """Return the index of the GPU that a session uses first; None without a GPU, or if an input or
-    output, such as a string or sequence, cannot be in its memory.
+    """Return the index of the GPU that a session uses first, or None.
+    The result is None without a GPU, or if an input or output, such as a string or sequence, cannot
+    be in its memory.
     """
     first = session.get_providers()[0]
     tensors = [*session.get_inputs(), *session.get_outputs()]
@@ -300,8 +301,8 @@ def _require_static(name: str, shape: Any) -> Sequence[int]:
 
 
 def _element_type(dtype: DataTypeEntry) -> Any:
-    """Return the type that ONNX Runtime binds for a data type: NumPy's own, or the number
-    of ONNX.
+    """Return the type that ONNX Runtime binds for a data type:
+    NumPy's own, or the number of ONNX.
     """
     native = dtype.numpy()
     if native.isbuiltin == 1:
@@ -357,8 +358,7 @@ def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
 
 def _value_of(array: Any) -> tuple[OrtValue, Any]:
     """Return a value with the elements of an array, and the object that keeps their memory
-    alive.
-    """
+    alive."""
     dtype = DataType.from_dtype(array.dtype)
     if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])
@@ -448,8 +448,8 @@ class OnnxrtRunner(BaseRunner):
         return not are_on_host(self.sess.get_providers()[:1])
 
     def get_model_facts(self) -> Facts:
-        """Return the facts about the model; empty facts if `SessionFromOnnx` did not create the
-        session.
+        """Return the facts about the model.
+        It returns empty facts if `SessionFromOnnx` did not create the session.
         """
         assert self.sess is not None
         return facts_of(self.sess)

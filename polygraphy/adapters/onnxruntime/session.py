@@ -186,8 +186,8 @@ CUDA = "CUDAExecutionProvider"
 
 
 def are_on_host(providers: Sequence[Provider]) -> bool:
-    """Return whether all providers are among those that a forked process can use; names may be
-    parts of names, as users write them.
+    """Return whether all providers are among those that a forked process can use.
+    Names may be parts of names, as users write them.
     """
     return all(name.lower() in ("cpu", "azure") or name in _ON_HOST for name in names_of(providers))
 
@@ -205,8 +205,9 @@ def load_session(
     providers: Sequence[Provider],
     without: Sequence[str] = (),
 ) -> InferenceSession:
-    """Return a session of a serialized model or a path, optionally without some rewrites. From ONNX
-    Runtime 1.31, Ctrl-C ends loading within seconds, because other Python threads can run.
+    """Return a session of a serialized model or a path, optionally without some rewrites.
+    From ONNX Runtime 1.31, Ctrl-C ends loading within seconds, because other Python threads can
+    run.
 
     Raises:
         UnavailableError: a provider does not start, and the CPU provider is not in the list.
@@ -278,8 +279,8 @@ def compute_precision(session: InferenceSession) -> ComputePrecision | None:
 
 
 def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
-    """Return the precision of the CUDA provider's operators on float32 tensors; None if it is
-    float32.
+    """Return the precision of the CUDA provider's operators on float32 tensors, or None.
+    The result is None if it is float32.
 
     Args:
         options: the options of the provider.
@@ -405,7 +406,6 @@ class OnnxrtDataTypes:
         return self._to_native.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return the data type for a type of ONNX Runtime; None for sequences, maps and
-        optionals.
-        """
+        """Return the data type for a type of ONNX Runtime, or None.
+        The result is None for sequences, maps and optionals."""
         return self._from_native.get(dtype)

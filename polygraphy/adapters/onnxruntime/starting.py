@@ -108,9 +108,8 @@ def names_of(providers: Sequence[Provider]) -> list[str]:
 
 
 def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
-    """Return a session; if CUDA libraries are missing, they are loaded from Python packages
-    first.
-    """
+    """Return a session.
+    If CUDA libraries are missing, they are loaded from Python packages first."""
     session = start(providers)
     missing = set(names_of(providers)) - set(session.get_providers())
     if missing.isdisjoint(_NVIDIA) or not _preload():
@@ -121,8 +120,7 @@ def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSess
 @lru_cache(maxsize=1)
 def _mute_library() -> None:
     """Stop the C++ library from writing to standard error, because its reasons are reported
-    here.
-    """
+    here."""
     onnxrt.set_default_logger_severity(4)
 
 
@@ -209,8 +207,8 @@ def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
 
 
 def _missing_library(provider: str) -> str:
-    """Return the name of the missing library that prevents a provider from loading; empty if
-    unknown."""
+    """Return the name of the missing library that prevents a provider from loading.
+    The result is empty if unknown."""
     key = _LIBRARIES.get(provider)
     if key is None:
         return ""

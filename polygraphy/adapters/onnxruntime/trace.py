@@ -106,8 +106,8 @@ def read_trace(path: str | Path, most: int | None = None) -> Trace:
 
 
 def _events(stream: TextIO, path: str, notes: list[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the events of a file. Only a small part of it is in memory, regardless of the length of
-    its lines.
+    """Yield the events of a file.
+    Only a small part of it is in memory, regardless of the length of its lines.
 
     After a damaged event, it continues with the next line.
     """
@@ -176,8 +176,8 @@ def _with_node(
     duration: float,
     arguments: Mapping[str, Any],
 ) -> list[_TimedEvent]:
-    """Return the pending events with a node added; earlier events within its time become inner
-    events.
+    """Return the pending events with a node added.
+    Earlier events within its time become inner events.
     """
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
     node = _TimedEvent(

@@ -81,8 +81,8 @@ class OnnxrtTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, OnnxrtValue]:
-        """Load a model, run it, and return the outputs; raise BackendError if it fails,
-        InconclusiveError if it takes too long.
+        """Load a model, run it, and return the outputs.
+        Raise BackendError if it fails, InconclusiveError if it takes too long.
         """
         if not onnxrt.is_installed():
             raise MissingDependencyError(
@@ -126,8 +126,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
 
     def run_timed(options: Any) -> T:
         """Return the result of the call, with run options that stop the run after the time
-        limit.
-        """
+        limit."""
 
         def end() -> None:
             """Stop the run, because its time limit was reached."""
@@ -245,8 +244,9 @@ sympy = mod.lazy_import("sympy")
 
 
 def infer_symbolic_shapes(model: Any) -> Any:
-    """Return a model with more shapes; raise MissingDependencyError without `sympy` or ONNX
-    Runtime, or BackendError if the tool fails."""
+    """Return a model with more shapes.
+    Raise MissingDependencyError without `sympy` or ONNX Runtime, or BackendError if the tool
+    fails."""
     for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
         if not module.is_installed():
             install = sympy.install_command()  # The other package is also required.

@@ -249,8 +249,8 @@ def read_facts(compiled: CompiledModel) -> CompiledFacts:
 
 
 def core_of_process() -> Any:
-    """Return OpenVINO's `Core`, one per process. Each installs signal handlers, and several that
-    end in a different order crash at Ctrl-C.
+    """Return OpenVINO's `Core`, one per process.
+    Each installs signal handlers, and several that end in a different order crash at Ctrl-C.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.
@@ -303,9 +303,8 @@ def _precision_name(get: Callable[[str], Any]) -> str | None:
 
 
 def _read(source: bytes | str) -> Any:
-    """Return a model read as ONNX; OpenVINO's own detection tries all formats, and some log
-    errors.
-    """
+    """Return a model read as ONNX.
+    OpenVINO's own detection tries all formats, and some log errors."""
     from openvino.frontend import FrontEndManager
 
     frontend = FrontEndManager().load_by_framework("onnx")
@@ -326,8 +325,8 @@ def _check_device(core: Any, device: str) -> None:
 
 
 def _output_name(port: Any) -> str:
-    """Return the name of an output in the ONNX model. Equal tensors share several names, one of
-    which is in the name of the output."""
+    """Return the name of an output in the ONNX model.
+    Equal tensors share several names, one of which is in the name of the output."""
     called: str = port.node.friendly_name
     if called.endswith(_SINK):
         return called[: -len(_SINK)]
@@ -335,8 +334,8 @@ def _output_name(port: Any) -> str:
 
 
 def _input_name(port: Any, names: Collection[str] = ()) -> str:
-    """Return the name of an input in the ONNX model: OpenVINO may add the names of equal
-    tensors.
+    """Return the name of an input in the ONNX model:
+    OpenVINO may add the names of equal tensors.
     """
     return min(port.names & set(names), default=str(port.any_name))
 
@@ -356,8 +355,8 @@ def _inner_ports(model: Any) -> list[Any]:
 
 
 def _model_in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> Any:
-    """Return a model with some tensors computed in float32. The setting of an operator can only be
-    written in an OpenVINO file.
+    """Return a model with some tensors computed in float32.
+    The setting of an operator can only be written in an OpenVINO file.
     """
     ports = {name: port for op in model.get_ops() for port in op.outputs() for name in port.names}
     for name in tensors:
@@ -406,9 +405,8 @@ class Layer:
     output: str = ""
 
     def is_generated_from(self, names: Collection[str]) -> bool:
-        """Return whether the layer is generated code for several operators, including one
-        of these.
-        """
+        """Return whether the layer is generated code for several operators, including one of
+        these."""
         return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
@@ -447,8 +445,7 @@ def _layer(op: Any) -> Layer:
 
 def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
     """Return, by output, the least precise type in its computation, if that is less than
-    float32.
-    """
+    float32."""
     visited: dict[str, str] = {}
     for layer in layers:
         before = [visited[name] for name in layer.reads if name in visited]

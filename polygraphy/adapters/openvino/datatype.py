@@ -33,8 +33,8 @@ class OpenvinoDataTypes:
         return None if name is None else getattr(openvino.Type, name)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return this package's data type; None for strings, and for types packed into less than a
-        byte."""
+        """Return this package's data type, or None.
+        The result is None for strings, and for types packed into less than a byte."""
         return _ENTRIES.get(dtype.get_type_name()) if hasattr(dtype, "get_type_name") else None
 
 

@@ -91,8 +91,8 @@ class OpenvinoParty:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return the compile settings for other environments; see the port. Settings that change
-        the graph need this package."""
+        """Return the compile settings for other environments; see the port.
+        Settings that change the graph need this package."""
         how = self._how
         named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
         properties = {name: value for name, value in named.items() if value is not None}

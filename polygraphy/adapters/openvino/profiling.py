@@ -115,9 +115,9 @@ def _execution_devices(compiled: Any) -> list[str]:
 def times_of_runs(
     runs: Sequence[Sequence[NodeEvent]], group: Sequence[int]
 ) -> list[list[NodeEvent]]:
-    """Return the events of some runs with the time of each run. OpenVINO counts on a CPU are
-    averages over all runs, in whole microseconds, so consecutive runs are averaged until the
-    error is below a tenth.
+    """Return the events of some runs with the time of each run.
+    OpenVINO counts on a CPU are averages over all runs, in whole microseconds, so consecutive runs
+    are averaged until the error is below a tenth.
 
     Args:
         runs: the events of all runs, with these averages.

@@ -53,8 +53,7 @@ class OpenvinoRunner(BaseRunner):
 
     def __init__(self, compiled: Deferred[CompiledModel], name: str | None = None) -> None:
         """Create a runner of a compiled model, or of the model that a loader returns on
-        activation.
-        """
+        activation."""
         super().__init__(name=name, prefix="openvino-runner")
         self.is_watched = True
         self._compiled = compiled
@@ -101,9 +100,8 @@ class OpenvinoRunner(BaseRunner):
         self._request = None
 
     def performance_counts(self) -> list[Any]:
-        """Return the performance counts of the last inference, if the model was compiled
-        with them.
-        """
+        """Return the performance counts of the last inference, if the model was compiled with
+        them."""
         return list(self._request.profiling_info)
 
     def get_model_facts(self) -> Facts:
@@ -114,8 +112,8 @@ class OpenvinoRunner(BaseRunner):
         return read_facts(self.compiled).facts
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Return names, data types and shapes of the inputs; OpenVINO loses the names of dynamic
-        dimensions.
+        """Return names, data types and shapes of the inputs.
+        OpenVINO loses the names of dynamic dimensions.
         """
         assert self.compiled is not None
         metadata = TensorMetadata()

@@ -28,8 +28,8 @@ class OneProcess:
         _libraries.add(self)
 
     def enter(self) -> None:
-        """Record that the library is about to compute in this process; raise an error if it
-        computed before a fork.
+        """Record that the library is about to compute in this process.
+        Raise an error if it computed before a fork.
 
         Raises:
             UsageError: the library computed in the process from which this one was forked.

@@ -161,8 +161,8 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
 
 
 def _path_hint(path: Path) -> str:
-    """Return a hint for a missing file: a similar name, or that the folder does not exist; empty
-    if none.
+    """Return a hint for a missing file: a similar name, or that the folder does not exist.
+    The result is empty if there is none.
     """
     from polygraphy.domain.errors import close_matches
 

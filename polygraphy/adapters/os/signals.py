@@ -23,8 +23,8 @@ _NONE = -1
 
 
 def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
-    """Return the result of a call; `on_signal` gets signals at once, without waiting for their
-    handlers.
+    """Return the result of a call.
+    `on_signal` gets signals at once, without waiting for their handlers.
 
     It is not a context manager, because a handler may raise at any point and must leave nothing
     open.
@@ -108,8 +108,8 @@ class _Listener:
                 return
 
     def detach(self) -> None:
-        """Stop listening in a forked process, which lacks the thread; calls in progress keep the
-        descriptors.
+        """Stop listening in a forked process, which lacks the thread.
+        Calls in progress keep the descriptors.
         """
         self._lock = threading.Lock()
         self._calls.clear()
@@ -142,8 +142,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Return the result of a call, or raise its exception; Ctrl-C calls `cancel` and raises
-    KeyboardInterrupt.
+    """Return the result of a call, or raise its exception.
+    Ctrl-C calls `cancel` and raises KeyboardInterrupt.
 
     Args:
         call: as for `watch_signals`.
@@ -160,8 +160,8 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
 
 
 def _ends_call(number: int) -> bool:
-    """Return whether a signal requests the end: Ctrl-C unless it has another handler, and a SIGTERM
-    that does not end the process by itself."""
+    """Return whether a signal requests the end:
+    Ctrl-C unless it has another handler, and a SIGTERM that does not end the process by itself."""
     handler = signal.getsignal(number)
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)

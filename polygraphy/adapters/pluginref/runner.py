@@ -60,8 +60,8 @@ def identity(attrs: Mapping[str, Any], x: Array) -> list[Array]:
 def instance_normalization(
     attrs: Mapping[str, Any], x: Array, scale: Array, bias: Array
 ) -> list[Array]:
-    """Return x, [batch, channels, ...], with each channel of each instance normalized; scale and
-    bias are [channels].
+    """Return x, [batch, channels, ...], with each channel of each instance normalized.
+    Scale and bias are [channels].
     """
     from polygraphy.adapters.onnx_common import normalization
 

@@ -49,8 +49,8 @@ class WarmInterpreter:
         interpreter: str = sys.executable,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Create an interpreter with modules to preload and additional environment variables; it
-        starts when it is needed.
+        """Create an interpreter with modules to preload and additional environment variables.
+        It starts when it is needed.
         """
         self._command = safe_command([interpreter, "-m", _SERVER, preload])
         self._variables = environment or {}
@@ -70,8 +70,7 @@ class WarmInterpreter:
 
     def prepare(self, words: Sequence[str] = ()) -> None:
         """Start the interpreter unless it runs, and import the modules that a command line
-        needs.
-        """
+        needs."""
         self._start(words)
 
     def start(
@@ -154,8 +153,7 @@ class WarmInterpreter:
 
     def stop(self, number: int) -> Mapping[str, Any]:
         """End the command of a request, and return its answer; empty if the interpreter has
-        ended.
-        """
+        ended."""
         with suppress(BackendError):
             if number not in self._answers and self._process is not None:
                 self._send({"number": number, "words": []})

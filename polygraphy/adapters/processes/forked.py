@@ -76,8 +76,9 @@ def call_isolated(
 
 
 def _fork() -> int:
-    """Fork and return the process ID. Garbage collection is disabled in the child, because it might
-    collect a session that waits for threads of the parent."""
+    """Fork and return the process ID.
+    Garbage collection is disabled in the child, because it might collect a session that waits
+    for threads of the parent."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:

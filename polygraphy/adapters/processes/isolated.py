@@ -21,8 +21,8 @@ def call_isolated(
     is_silent: bool = False,
     memory: int | None = None,
 ) -> T:
-    """Return the result of a function called in a separate process; raise BackendError if that
-    crashes.
+    """Return the result of a function called in a separate process.
+    Raise BackendError if that crashes.
 
     The process is a fork, which pickles no arguments, unless a library in this process does not
     survive forking: then it is a new process if the function can be pickled, else a fork in which

@@ -213,8 +213,8 @@ class _ForkedProcess:
         return self._other.pid if self._other else self._waiting.pids.get(self._number)
 
     def has_ended(self, wait: float) -> bool:
-        """Return whether the fork ended, after waiting for up to some seconds; a new process
-        replaces one that cannot start.
+        """Return whether the fork ended, after waiting for up to some seconds.
+        A new process replaces one that cannot start.
         """
         if self._other is None and self._answer is None:
             try:
@@ -393,8 +393,8 @@ def _lock_file(path: str) -> _Lock | None:
 
 
 def _load_summary(path: str) -> dict[str, Any] | None:
-    """Return the parts of a verdict document that a sweep keeps; None if it is missing or
-    incomplete.
+    """Return the parts of a verdict document that a sweep keeps, or None.
+    The result is None if it is missing or incomplete.
     """
     try:
         document = json.loads(Path(path).read_bytes())
@@ -404,8 +404,8 @@ def _load_summary(path: str) -> dict[str, Any] | None:
 
 
 def resident_memory(pid: int) -> int:
-    """Return the resident memory of a process and its descendants in bytes; 0 if the system does
-    not report it, as on Windows."""
+    """Return the resident memory of a process and its descendants in bytes.
+    The result is 0 if the system does not report it, as on Windows."""
     if not Path("/proc/self/statm").exists():
         return _resident_bytes(pid, _process_table())
     total, waiting = 0, [pid]
@@ -420,8 +420,8 @@ def resident_memory(pid: int) -> int:
 
 
 def _process_table() -> list[tuple[int, int, int]]:
-    """Return process ID, parent ID and resident KiB of each process, as listed by POSIX `ps`; empty
-    without `ps`."""
+    """Return process ID, parent ID and resident KiB of each process, as listed by POSIX `ps`.
+    The result is empty without `ps`."""
     command = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "rss="]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

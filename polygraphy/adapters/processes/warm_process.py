@@ -119,8 +119,8 @@ class WarmProcess:
 
     @contextmanager
     def limit_calls(self, timeout: float | None = None, is_silent: bool = False) -> Iterator[None]:
-        """Limit the time of each call in the block, and discard its output if `is_silent`; see the
-        port.
+        """Limit the time of each call in the block, and discard its output if `is_silent`.
+        See the port.
         """
         before, self._limits = self._limits, (timeout, is_silent)
         try:
@@ -174,8 +174,8 @@ class WarmProcess:
         return message
 
     def _receive(self, message: Message, timeout: float | None) -> tuple[bool, Any]:
-        """Return whether a call succeeded, and its result or its exception; write its log lines as
-        soon as they arrive."""
+        """Return whether a call succeeded, and its result or its exception.
+        Write its log lines as soon as they arrive."""
         end = None if timeout is None else time.monotonic() + timeout
         with message:
             while True:
@@ -218,8 +218,8 @@ class WarmProcess:
             raise
 
     def _answer(self, timeout: float | None, end: float | None) -> Any:
-        """Return the parts of the next message of the process; raise BackendError if the time limit
-        ends before it."""
+        """Return the parts of the next message of the process.
+        Raise BackendError if the time limit ends before it."""
         left = None if end is None else max(end - time.monotonic(), 0.0)
         if left is not None and not select.select([self._channel], [], [], left)[0]:
             self.close()

@@ -80,8 +80,8 @@ class RayEngine:
 
 
 def _cores_of_largest_host(needs_gpu: bool) -> int:
-    """Return the number of CPU cores of the largest host; a job that requests as many has the host
-    to itself."""
+    """Return the number of CPU cores of the largest host.
+    A job that requests as many has the host to itself."""
     hosts = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fit = [host for host in hosts if not needs_gpu or host.get("GPU", 0) >= 1]
     return max(1, int(max((host.get("CPU", 1) for host in fit), default=1)))

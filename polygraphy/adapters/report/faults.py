@@ -105,8 +105,8 @@ def _ignore_event(*facts: Any) -> None:
 
 
 def _difference(result: Any) -> float:
-    """Return the largest difference of an output; infinity if it is unknown or one side is
-    infinite.
+    """Return the largest difference of an output.
+    The result is infinity if it is unknown or one side is infinite.
     """
     largest_error = getattr(result, "max_absdiff", None)
     return float("inf") if largest_error is None else float(largest_error)

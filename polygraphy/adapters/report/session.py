@@ -100,9 +100,8 @@ def _facts_of(path: str) -> FileFacts:
 
 
 def first_model(paths: Sequence[str]) -> Model | None:
-    """Return the description of the first readable ONNX model among files; None if there is
-    none.
-    """
+    """Return the description of the first readable ONNX model among files, or None.
+    The result is None if there is none."""
     for path in paths:
         if format_named(path) == "onnx" and Path(path).is_file():
             source = ModelSource(path, ignore_external_data=True)
@@ -259,8 +258,8 @@ _Array = np.ndarray[Any, Any]
 
 
 def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
-    """Return histograms of both sides and the elements around the worst difference; None without
-    numbers.
+    """Return histograms of both sides and the elements around the worst difference, or None.
+    The result is None without numbers.
     """
     if not isinstance(answer, OutputCompareResult) or answer.arrays is None:
         return None
@@ -369,8 +368,8 @@ class Session:
             self._bound.enter_context(bind(cast("Any", port), heard))
 
     def open(self) -> None:
-        """Make the reports state that the program has no result yet. Otherwise, the reports of an
-        earlier program would remain if this one crashes.
+        """Make the reports state that the program has no result yet.
+        Otherwise, the reports of an earlier program would remain if this one crashes.
 
         Raises:
             FileError: a report cannot be written, and `close` will not write it.

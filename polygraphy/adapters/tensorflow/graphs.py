@@ -339,8 +339,7 @@ def _has_op(graph: Any, name: str) -> bool:
 
 def freeze_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
     """Return the part of a session's graph that some outputs need, with its variables as
-    constants.
-    """
+    constants."""
     v1 = tensorflow_module().compat.v1
     definition = session.graph.as_graph_def()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]

@@ -76,9 +76,8 @@ class CreateConfig(BaseLoader):
 
 
 def _allow_xla_on_cpu() -> None:
-    """Allow sessions to compile for the CPU; TensorFlow reads the setting at its first
-    compilation.
-    """
+    """Allow sessions to compile for the CPU.
+    TensorFlow reads the setting at its first compilation."""
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _XLA_ON_CPU not in flags:
         os.environ["TF_XLA_FLAGS"] = f"{flags} {_XLA_ON_CPU}".strip()
@@ -157,8 +156,8 @@ class TfRunner(BaseRunner):
             session.close()
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Return names, data types and shapes of the graph's placeholders; a dynamic dimension is
-        None.
+        """Return names, data types and shapes of the graph's placeholders.
+        A dynamic dimension is None.
         """
         return describe(input_tensors(self.sess.graph))
 

@@ -158,8 +158,8 @@ class OnnxFromTfGraph(BaseLoader):
 
 
 def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
-    """Return the converted graph of tf2onnx. Nodes that no output needs are removed first, because
-    they might not be convertible."""
+    """Return the converted graph of tf2onnx.
+    Nodes that no output needs are removed first, because they might not be convertible."""
     tf = tensorflow_module()
     definition = prune_graph(graph.as_graph_def(), outputs)
     needed = tf.Graph()
@@ -215,8 +215,8 @@ class SaveGraph(BaseLoader):
         self._engine_dir = engine_dir
 
     def call_impl(self) -> GraphAndOutputs:
-        """Write the files, and return the graph unchanged; raise FileError if one cannot be
-        written.
+        """Write the files, and return the graph unchanged.
+        Raise FileError if one cannot be written.
         """
         graph, outputs = evaluate(self._graph)
         if self._path is not None:

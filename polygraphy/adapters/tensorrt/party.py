@@ -103,8 +103,8 @@ class TrtParty:
         return TrtParty(**{**self._settings, "tf32": None}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Return a function that computes the outputs; the engine is built for the shapes of the
-        first data.
+        """Return a function that computes the outputs.
+        The engine is built for the shapes of the first data.
         """
         result = evaluate(model)
         if without and not isinstance(result, str):

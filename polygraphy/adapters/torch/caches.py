@@ -48,8 +48,8 @@ class CacheEntry:
 
 
 def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
-    """Return the inputs that are the cache of a module; empty if `forward` accepts the inputs as
-    they are.
+    """Return the inputs that are the cache of a module.
+    The result is empty if `forward` accepts the inputs as they are.
     """
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         return ()
@@ -65,8 +65,8 @@ def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
 
 
 def _nested_entries(forward: Any, names: Sequence[str]) -> Iterator[CacheEntry]:
-    """Yield the inputs that are elements of a nested parameter: `states_0_1` of `states`,
-    `batch_ids` or `ids` of `batch`.
+    """Yield the inputs that are elements of a nested parameter:
+    `states_0_1` of `states`, `batch_ids` or `ids` of `batch`.
     """
     parameters = inspect.signature(forward).parameters
     lists = [name for name in parameters if name not in names]

@@ -242,8 +242,8 @@ def _describe(statement: Statement) -> str:
 
 
 def _last_line(point: DecisionPoint) -> int:
-    """Return the last line that a statement decides about; code after a `return` is the other
-    branch."""
+    """Return the last line that a statement decides about.
+    Code after a `return` is the other branch."""
     statement = point.statement
     is_left = isinstance(statement, ast.If) and ends_with_jump(statement)
     end = getattr(point.function if is_left else statement, "end_lineno", None)
@@ -296,8 +296,7 @@ def _data_names(expression: ast.AST) -> set[str]:
 
 def _holds_data(value: Any) -> bool:
     """Return whether a value is a tensor of the run other than a weight, or a short list of
-    these.
-    """
+    these."""
     if isinstance(value, (list, tuple)):
         return any(_holds_data(item) for item in value[:8])
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)

@@ -45,8 +45,8 @@ def compute_precision(model: Any, device: Any) -> ComputePrecision | None:
 
 
 def stored_precision(model: Any) -> str | None:
-    """Return the half precision of a model's weights, such as ``bfloat16``; None if no weight has
-    one.
+    """Return the half precision of a model's weights, such as ``bfloat16``, or None.
+    The result is None if no weight has one.
 
     Args:
         model: a module, TorchScript, or an exported program.

@@ -293,8 +293,8 @@ class Module:
         ]
 
     def _parameters(self) -> list[tuple[str, bool]] | None:
-        """Return the name of each input, and whether it is required; None if the signature is not
-        known.
+        """Return the name of each input, and whether it is required, or None.
+        The result is None if the signature is not known.
         """
         if isinstance(self.model, torch.jit.ScriptModule):
             arguments = self.model.forward.schema.arguments[1:]
@@ -497,8 +497,8 @@ def _reject_class(loader: InvokeFromScript) -> None:
 
 
 def _script_statements(path: str) -> list[ast.stmt]:
-    """Return the statements of a script; empty if it cannot be parsed, which running it reports
-    better."""
+    """Return the statements of a script.
+    The result is empty if it cannot be parsed, which running it reports better."""
     try:
         return ast.parse(Path(path).read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

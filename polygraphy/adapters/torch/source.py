@@ -146,8 +146,7 @@ class TorchProgram:
             return TorchProgram(copy.deepcopy(self._model), "cpu")
 
     def random_weights(self) -> list[str]:
-        """Return the weights with other values after the function is called again; see the
-        port."""
+        """Return the weights with other values after the function is called again; see the port."""
         self._load()
         if isinstance(self._given, TorchFromPath) or not isinstance(self._model, torch.nn.Module):
             return []
@@ -169,8 +168,8 @@ class TorchProgram:
             release_cached_memory(self._device)
 
     def _with_flat_inputs(self, names: Sequence[str]) -> Any:
-        """Return the program; a module with a cache is wrapped to accept the cache's tensors as
-        inputs."""
+        """Return the program.
+        A module with a cache is wrapped to accept the cache's tensors as inputs."""
         entries = cache_entries(self._model, names)
         return FlatCacheModule.of(self._model, names, entries) if entries else self._model
 
@@ -327,9 +326,8 @@ class OpenedTorch:
             return None
 
     def condition_of(self, name: str) -> str:
-        """Return a phrase for the Python `if` that decides whether an operation runs; see the
-        port.
-        """
+        """Return a phrase for the Python `if` that decides whether an operation runs.
+        See the port."""
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
         origin = Origin.of(frames_in(trace or ""), "")
         if origin is None or getline(origin.path, origin.line).strip() not in str(trace):
@@ -527,8 +525,7 @@ class OpenedModule(OpenedTorch):
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield options, command (empty) and function of the only other way to export the
-        module.
-        """
+        module."""
         yield "dynamo=False", "", self._trace_module
 
     def _trace_module(self, feed: Mapping[str, Any]) -> Any:
@@ -562,8 +559,8 @@ class _Weights(Mapping[str, Any]):
 
 
 def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
-    """Return one value for each parameter of `forward`; a parameter such as ``*caches`` gets all
-    remaining ones."""
+    """Return one value for each parameter of `forward`.
+    A parameter such as ``*caches`` gets all remaining ones."""
     parameters = [*inspect.signature(module.forward).parameters.values()]
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:

@@ -51,8 +51,8 @@ class _Scale:
         self.high = max(ceil(log10(sizes[-1])), self.low + 1)
 
     def __call__(self, value: float) -> float:
-        """Return the position of a value; 0 is at the bottom, and values that are not finite at the
-        top."""
+        """Return the position of a value.
+        0 is at the bottom, and values that are not finite at the top."""
         if not isfinite(value):
             return _TOP
         if value <= 0:
@@ -121,8 +121,8 @@ def depth_chart(
 def curves_chart(
     curves: Sequence[Mapping[str, Any]], all_curves: Sequence[Mapping[str, Any]]
 ) -> Markup | None:
-    """Return a chart of several measurements of the same tensors, in the order of computation; None
-    for too few tensors.
+    """Return a chart of several measurements of the same tensors, in the order of computation.
+    The result is None for too few tensors.
 
     Args:
         curves: the curves of one backend in the document of a diagnosis.

@@ -237,8 +237,8 @@ class DepthPlot:
         resolve(Plots).prepare(path)
 
     def draw(self, verdicts: Sequence[AccuracyResult]) -> None:
-        """Save the error plot of the first comparison function that measures differences; FileError
-        if that fails.
+        """Save the error plot of the first comparison function that measures differences.
+        Raise FileError if that fails.
         """
         for verdict in verdicts:
             lines = _rows_by_pair(comparisons_of([verdict]))
@@ -585,9 +585,8 @@ class _Comparison:
         position: int,
         left_out: Sequence[str],
     ) -> PairResult:
-        """Return a pair without outputs that one run lacks; the first iteration reports
-        them once.
-        """
+        """Return a pair without outputs that one run lacks; the first iteration reports them
+        once."""
         missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
         missing += left_out
         if missing:
@@ -608,8 +607,8 @@ class _Comparison:
 
 
 def _without_unread(run: Run, other_run: Run) -> Run:
-    """Return a run with zeros at the positions that the mask of a step hides; the mask is that of
-    this run, else of the other."""
+    """Return a run with zeros at the positions that the mask of a step hides.
+    The mask is that of this run, else of the other."""
     name, outputs = run
     facts = next(
         (results.step for _, results in (run, other_run) if results and results.step), None
@@ -627,8 +626,8 @@ def _without_unread(run: Run, other_run: Run) -> Run:
 
 
 def _copy_free_variant(function: Any) -> Any:
-    """Return the copy-free variant of a comparison function if there is one; outputs stay unchanged
-    until `_Comparison` releases them.
+    """Return the copy-free variant of a comparison function if there is one.
+    Outputs stay unchanged until `_Comparison` releases them.
     """
     if isinstance(function, PairwiseCompareFunc):
         own_call = next(kind for kind in type(function).__mro__ if "__call__" in vars(kind))

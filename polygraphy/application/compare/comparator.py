@@ -375,8 +375,8 @@ def _postprocess_results(results: RunResults, apply: Postprocess) -> RunResults:
 def _as_iteration_result(
     changed: Any, outputs: IterationResult, apply: Postprocess
 ) -> IterationResult:
-    """Return the result of a postprocessing function as an `IterationResult`; raise if it is not a
-    mapping."""
+    """Return the result of a postprocessing function as an `IterationResult`.
+    Raise if it is not a mapping."""
     from polygraphy.domain.calling import name_of
     from polygraphy.domain.results.results import IterationResult
 

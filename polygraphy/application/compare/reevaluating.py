@@ -117,8 +117,8 @@ def _pairs(
 
 
 def _label_results(stored: StoredItems, path: str, names: Container[str]) -> Iterator[RunResults]:
-    """Yield results with the name of their file; in the log, runs with ambiguous names are named
-    after it."""
+    """Yield results with the name of their file.
+    In the log, runs with ambiguous names are named after it."""
     for results in stored.iterations():
         for index, (name, iterations) in enumerate(results):
             for iteration in iterations:

@@ -73,8 +73,8 @@ class Samples:
             )
 
     def _labels(self, folder: str | None, labels_path: str | None) -> Labels | None:
-        """Return the labels from a file, or from the folders of the samples; None if there are
-        none.
+        """Return the labels from a file, or from the folders of the samples, or None.
+        The result is None if there are none.
         """
         if labels_path is None and folder is not None:
             beside = str(PurePath(folder) / _LABELS)

@@ -177,8 +177,8 @@ class _Pair:
 
 
 def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | None:
-    """Return a judge for half-precision casts like that of a diagnosis; None if the models differ
-    in more than precision.
+    """Return a judge for half-precision casts like that of a diagnosis, or None.
+    The result is None if the models differ in more than precision.
     """
     models = resolve(NarrowModels)
     narrow = models.narrow_nodes(pair.edited)
@@ -237,8 +237,8 @@ class _HalfComparison(PairwiseCompareFunc):
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Return the comparison of all outputs of one iteration; the second run is the original
-        model's.
+        """Return the comparison of all outputs of one iteration.
+        The second run is the original model's.
         """
         result0, result1 = dict(iter_result0), dict(iter_result1)
         explained = {}
@@ -355,8 +355,8 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
 
 
 def _feeds(model: Any, metadata: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the input data of every iteration, at least one; generated data are valid for the
-    model.
+    """Yield the input data of every iteration, at least one.
+    Generated data are valid for the model.
     """
     feeds = Feeds(DataLoader() if data_loader is None else data_loader, resolve(Console))
     feeds.describe_model(metadata, partial(find_facts, model))

@@ -123,8 +123,8 @@ class CheckCommand:
         return RunningCheck(self, words, folder, in_new_process=in_new_process)
 
     def hold_to_first_failure(self, failure_facts: Mapping[str, Any] | None = None) -> None:
-        """Count only failures like the first one (or like `failure_facts`) from now on; others are
-        unresolved, unless exit codes or patterns define failures.
+        """Count only failures like the first one (or like `failure_facts`) from now on.
+        Others are unresolved, unless exit codes or patterns define failures.
 
         Args:
             failure_facts: the first failure, from `first_failure` (default: the next failure).
@@ -240,8 +240,8 @@ class RunningCheck:
         self._running, self._faults = self._start()
 
     def wait(self) -> CheckResult:
-        """Wait for the end and return the answer; a passing check that fails intermittently is
-        repeated.
+        """Wait for the end and return the answer.
+        A passing check that fails intermittently is repeated.
 
         Raises:
             UsageError: the command cannot check anything.

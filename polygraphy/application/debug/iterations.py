@@ -238,8 +238,8 @@ class Iterations:
     def _record(
         self, result: CheckResult, number: int, state: Mapping[str, Any]
     ) -> IterationRecord:
-        """Return the replay record of an iteration; it contains the first failure, if it is the
-        first with one.
+        """Return the replay record of an iteration.
+        It contains the first failure, if it is the first with one.
         """
         first = self.first_failure
         if first is not None and first != self._kept_failure:
@@ -357,8 +357,8 @@ class Iterations:
         self._jobs.close()
 
     def _load_replay(self) -> None:
-        """Load the replay to continue from, and check that the paths to write are free; only the
-        first call does it.
+        """Load the replay to continue from, and check that the paths to write are free.
+        Only the first call does it.
         """
         if self._known is not None:
             return
@@ -459,8 +459,8 @@ class Iterations:
 
     @property
     def _skip_path(self) -> str | None:
-        """Return the path of the replay in which the running check counts as failed; None without
-        --save."""
+        """Return the path of the replay in which the running check counts as failed, or None.
+        The result is None without --save."""
         if self._save is None:
             return None
         path = PurePath(self._save)

@@ -143,8 +143,8 @@ class PartChecks:
             resolve(ResultStore).save([dict(feed)], path)
 
     def passing_part(self, count: int) -> PartNodes | None:
-        """Return a passing part with a similar number of nodes, fewer if possible; None if no part
-        passed."""
+        """Return a passing part with a similar number of nodes, fewer if possible, or None.
+        The result is None if no part passed."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
         if smaller:
@@ -471,8 +471,8 @@ def _try_in_order(parts: PartChecks, part: PartNodes, settings: _SearchSettings)
 
 
 def _failing_subgraph(parts: PartChecks, node: int) -> tuple[Any, PartChecks] | None:
-    """Return the failing subgraph of a node, such as a branch or a loop body, and its checks; None
-    if it does not fail by itself."""
+    """Return the failing subgraph of a node, such as a branch or a loop body, and its checks.
+    The result is None if it does not fail by itself."""
     try:
         inside = parts.opened.inside(node)
         if inside is None:

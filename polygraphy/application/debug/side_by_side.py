@@ -160,8 +160,8 @@ class Jobs:
     def start_check(
         self, wanted_candidate: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
     ) -> StartedCheck:
-        """Return the requested check, started now or earlier; start likely next ones, and stop
-        others.
+        """Return the requested check, started now or earlier.
+        Start likely next ones, and stop others.
         """
         if self._count == 1 or ahead is None:
             return self._start(wanted_candidate, CheckFolder())

@@ -153,8 +153,8 @@ def prove_remedies(
 def _largest_error(
     case: Case, party: SuspectedParty, pairs: Sequence[tuple[Feed, Values]], **how: Any
 ) -> float | None:
-    """Return the largest error of a backend without rewrites on all data; None if its outputs do
-    not match on some."""
+    """Return the largest error of a backend without rewrites on all data, or None.
+    The result is None if its outputs do not match on some."""
     largest = 0.0
     for feed, expected in pairs:
         error = _remaining_error(case, party, feed, expected, **how)
@@ -228,8 +228,8 @@ def guilty_passes(
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> list[str]:
-    """Return the fewest rewrites of a backend to disable so that it computes some nodes correctly;
-    empty if rewrites cannot be disabled.
+    """Return the fewest rewrites of a backend to disable so that it computes some nodes correctly.
+    The result is empty if rewrites cannot be disabled.
 
     They are searched in the part around the region or, if that part is correct, in the whole model.
     """
@@ -281,8 +281,8 @@ def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[s
 def _find_experiment(
     case: Case, party: SuspectedParty, finding: WrongNodes, trace: Trace
 ) -> Experiment | None:
-    """Return the smallest part around incorrect nodes that the backend computes incorrectly; None
-    if there is none."""
+    """Return the smallest part around incorrect nodes that the backend computes incorrectly.
+    The result is None if there is none."""
     experiment = trace.all_values
     nodes = case.model.nodes
     size = 0
@@ -306,8 +306,8 @@ def _find_experiment(
 def _set_up_experiment(
     party: SuspectedParty, part: Submodel, expected: Values, nodes: int
 ) -> Experiment | None:
-    """Return the experiment that shows which passes cause the error of a part; None if the error
-    is within the tolerance.
+    """Return the experiment that shows which passes cause the error of a part, or None.
+    The result is None if the error is within the tolerance.
     """
     outputs = open_model(part.model).outputs
     noise: dict[str, Any] = {}
@@ -326,8 +326,8 @@ def _set_up_experiment(
         pass
 
     def error_without(without: Sequence[str]) -> float:
-        """Return the largest excess over the tolerance without some passes; infinity if the
-        backend rejects that.
+        """Return the largest excess over the tolerance without some passes.
+        The result is infinity if the backend rejects that.
         """
         try:
             values = part.run(party, without=without)

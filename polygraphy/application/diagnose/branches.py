@@ -23,8 +23,8 @@ from polygraphy.ports.editing import OpenModel
 
 
 def inline_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Values] = ()) -> OpenModel:
-    """Return the model with If nodes replaced by their branch, if that is the same on all data;
-    other If nodes remain.
+    """Return the model with If nodes replaced by their branch, if that is the same on all data.
+    Other If nodes remain.
 
     Args:
         case: the model and its backends.
@@ -50,8 +50,9 @@ def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Value
 
 
 def add_idle_branches(answer: Found, request: Request) -> Found:
-    """Return the result; if it has no fault, its reason also lists the branches of If nodes that
-    never ran, and so were not compared.
+    """Return the result.
+    If it has no fault, its reason also lists the branches of If nodes that never ran, and so were
+    not compared.
     """
     if answer.result.verdict != AGREE:
         return answer
@@ -62,8 +63,8 @@ def add_idle_branches(answer: Found, request: Request) -> Found:
 
 
 def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
-    """Return a sentence about If branches that never ran and so were not compared; empty if all
-    did, or it is unknown.
+    """Return a sentence about If branches that never ran and so were not compared.
+    The result is empty if all did, or it is unknown.
     """
     conditions = _conditions(case, case.whole, feeds)
     idle: dict[str, list[str]] = {}

@@ -256,8 +256,8 @@ def _failure(
 def _find_nan_outputs(
     culprit: Culprit, values: Values
 ) -> tuple[str, dict[str, float | None]] | None:
-    """Return a phrase about outputs with NaN or infinity and their tolerances; None unless that is
-    the fault.
+    """Return a phrase about outputs with NaN or infinity and their tolerances, or None.
+    The result is None unless that is the fault.
     """
     broken = [
         name for name, value in values.items() if is_float(value) and not np.isfinite(value).all()

@@ -164,8 +164,8 @@ class Case:
     _memo: _Memo = field(factory=_Memo, kw_only=True)
 
     def with_model(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
-        """Return a case for another form of the model; its steps are listed with those of this
-        case.
+        """Return a case for another form of the model.
+        Its steps are listed with those of this case.
 
         Args:
             model: the form.
@@ -243,8 +243,8 @@ class Case:
 
     @contextmanager
     def record_step(self, title: str) -> Iterator[list[str]]:
-        """Yield a list for the notes of a step, and record the step with its time. A step without
-        notes is not shown."""
+        """Yield a list for the notes of a step, and record the step with its time.
+        A step without notes is not shown."""
         result: list[str] = []
         start = time.perf_counter()
         yield result
@@ -255,8 +255,8 @@ class Case:
     def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return a function that runs the model in a backend (cached). A backend that may crash
-        runs it in a subprocess first.
+        """Return a function that runs the model in a backend (cached).
+        A backend that may crash runs it in a subprocess first.
 
         Raises:
             BackendError: the backend refuses the model, or crashes.
@@ -344,8 +344,8 @@ class Case:
         self.record_curve(Curve(party, what, {name: deviations[name] for name in names}, wrong))
 
     def epsilon(self, output: str) -> float | None:
-        """Return the epsilon of the least precise float type in the computation of an output; None
-        if unknown or quantized.
+        """Return the epsilon of the least precise float type in the computation of an output.
+        The result is None if unknown or quantized.
         """
         dtype = compute_dtype(self.facts, output)
         precision = precision_of(dtype) if dtype in _FLOATS else None
@@ -389,8 +389,8 @@ class Case:
         return deviations
 
     def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
-        """Return the rounding limit of an output, from its operators and data type; None unless it
-        is a numeric array.
+        """Return the rounding limit of an output, from its operators and data type, or None.
+        The result is None unless it is a numeric array.
         """
         if not is_float(value) or not is_float(expected) or value.shape != expected.shape:
             return None
@@ -415,8 +415,8 @@ class Case:
 
 
 def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
-    """Return, by tensor, how much it changes when inputs change by about one ulp, weighted by
-    type; empty if this cannot be run.
+    """Return, by tensor, how much it changes when inputs change by about one ulp, weighted by type.
+    The result is empty if this cannot be run.
     """
     narrow = {
         name

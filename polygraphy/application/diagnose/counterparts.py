@@ -111,9 +111,8 @@ class Counterparts:
         return steps.counterparts(len(self.pairs.keys() & new_names), len(new_names))
 
     def _operation_of_return(self, value: Any) -> str:
-        """Return the operation that computes a return value of the program; empty if there
-        is none.
-        """
+        """Return the operation that computes a return value of the program.
+        The result is empty if there is none."""
         fingerprint = fingerprint_of(value)
         equal_prints = [
             name
@@ -142,9 +141,9 @@ class Counterparts:
             self._match_values()
 
     def _match_values(self) -> None:
-        """Pair more tensors by value. If model and program have equally many operators with the
-        same inputs and results, pair them in order, so that a cosine is not paired with a
-        neighboring sine.
+        """Pair more tensors by value.
+        If model and program have equally many operators with the same inputs and results, pair them
+        in order, so that a cosine is not paired with a neighboring sine.
         """
         nodes = self._case.model.nodes
         graphs = nodes, self._program.nodes
@@ -267,9 +266,8 @@ def _fingerprints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
 
 
 def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
-    """Return, by tensor, the program tensor that the exporter recorded for it, or of the
-    same name.
-    """
+    """Return, by tensor, the program tensor that the exporter recorded for it, or of the same
+    name."""
     names = {node.label for node in program.nodes}
     own_names = {name: name for node in case.model.nodes for name in node.makes if name in names}
     recorded = getattr(case.facts, "sources", {})
@@ -598,8 +596,8 @@ class _WeightSearch:
         """Return the number that fits best, by Newton's steps."""
 
         def compute_with(number: float) -> Any:
-            """Return the tensor computed with a number for all elements of a weight; None if it
-            cannot be computed.
+            """Return the tensor computed with a number for all elements of a weight, or None.
+            The result is None if it cannot be computed.
             """
             values = self._compute_with({name: np.full_like(self._held[name], number)})
             return None if values is None else np.asarray(values, np.float64)

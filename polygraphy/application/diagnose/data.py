@@ -80,8 +80,8 @@ def choose_feeds(
 
 
 def cast_floats(value: Any, metadata: MetadataTuple | None) -> Any:
-    """Return an array of floating-point numbers in the floating-point type of an input; other
-    arrays are unchanged."""
+    """Return an array of floating-point numbers in the floating-point type of an input.
+    Other arrays are unchanged."""
     dtype = None if metadata is None else metadata.dtype
     if dtype is None or not dtype.is_floating or not is_float(value):
         return value
@@ -94,8 +94,8 @@ def feeds_that_run(
     runs: Callable[[dict[str, Any]], bool],
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return input data on which a model runs; dynamic dimensions without a given length get the
-    first length that works, else 1.
+    """Return input data on which a model runs.
+    Dynamic dimensions without a given length get the first length that works, else 1.
 
     Raises:
         UsageError: there are none.
@@ -174,9 +174,8 @@ def choose_feeds_for_parties(
         return not _has_nan_from_integers(feed, [values.get(name) for name in case.model.outputs])
 
     def accepts(party: SuspectedParty, feed: dict[str, Any]) -> bool:
-        """Return whether a backend accepts an input set; True if the model itself cannot be
-        loaded.
-        """
+        """Return whether a backend accepts an input set.
+        The result is True if the model itself cannot be loaded."""
         try:
             if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.load(party), feed)
@@ -221,8 +220,8 @@ def _memory_check(
 def choose_feeds_for_half(
     model: NarrowModel, data_loader: Any, leave_out: LeaveOut = lambda reason: None
 ) -> list[dict[str, Any]]:
-    """Return input data for a half-precision trial; see `feeds_that_run`. Input sets that do not
-    fit in memory are reported to `leave_out`.
+    """Return input data for a half-precision trial; see `feeds_that_run`.
+    Input sets that do not fit in memory are reported to `leave_out`.
     """
 
     def accepts(feed: dict[str, Any]) -> bool:
@@ -251,8 +250,8 @@ def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
 def data_options(
     model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the command-line options that recreate an input set from `choose_feeds`; empty if the
-    data have another source.
+    """Return the command-line options that recreate an input set from `choose_feeds`.
+    The result is empty if the data have another source.
     """
     if isinstance(data_loader, StepData):
         return dict(data_loader.options)

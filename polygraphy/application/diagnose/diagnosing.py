@@ -192,8 +192,8 @@ def _open_case(
 def _report_culprit(
     answer: Found, request: Request, model: Any, save_culprit: str | None, issue: str | None
 ) -> DiagnosisResult:
-    """Write the requested files about the first culprit, and return the result; without a request,
-    the result has the command that writes them.
+    """Write the requested files about the first culprit, and return the result.
+    Without a request, the result has the command that writes them.
     """
     if save_culprit is not None or issue is not None:
         from polygraphy.application.diagnose.bug_report import save_bug_report
@@ -208,8 +208,7 @@ def _report_culprit(
 
 def diagnose_once(case: Case, request: Request) -> Found:
     """Return the result of comparing a model with its reference, or else backends with each
-    other.
-    """
+    other."""
     case, request = _with_data(case, request)
     case, request = _with_baseline(case, request)
     try:
@@ -257,8 +256,8 @@ def _refusal(case: Case, party: SuspectedParty) -> BackendError | None:
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
-    """Return the case and the request with their data. If the oracle has tensors inside branches,
-    If nodes are replaced by their branches."""
+    """Return the case and the request with their data.
+    If the oracle has tensors inside branches, If nodes are replaced by their branches."""
     case = with_data_loader(case, request.data_loader)
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)

@@ -88,8 +88,8 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
 
 
 def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
-    """Return a function that revises the result after all steps; its module is imported when it
-    applies.
+    """Return a function that revises the result after all steps.
+    Its module is imported when it applies.
 
     Args:
         name: the module below `application/diagnose`, a colon, and the function.

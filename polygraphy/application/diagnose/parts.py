@@ -97,15 +97,14 @@ class Submodel:
 
 
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
-    """Return the size in bytes of the tensors that a model computes from some data; tensors of
-    unknown size are ignored."""
+    """Return the size in bytes of the tensors that a model computes from some data.
+    Tensors of unknown size are ignored."""
     return sum(tensor_sizes(model, feed).values())
 
 
 def tensor_sizes(model: OpenModel, feed: Feed) -> dict[str, int]:
     """Return the size in bytes of each tensor that a model computes from some data, if it is
-    known.
-    """
+    known."""
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
     return {
         name: size
@@ -158,8 +157,8 @@ def compute_part(
     *,
     plain: bool = True,
 ) -> Values:
-    """Return the outputs that a backend computes for a part of a model; empty if the part cannot be
-    cut, or the backend refuses it.
+    """Return the outputs that a backend computes for a part of a model.
+    The result is empty if the part cannot be cut, or the backend refuses it.
 
     Args:
         model: the model.

@@ -124,8 +124,8 @@ def _blame_names(culprit: Culprit) -> Culprit:
 def _describe_lost_operators(
     case: Case, culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
 ) -> str:
-    """Return a sentence about non-standard operators that backends lack, with advice; empty if
-    anything else is refused."""
+    """Return a sentence about non-standard operators that backends lack, with advice.
+    The result is empty if anything else is refused."""
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
     every = [*dict.fromkeys(node.operator for node in case.model.nodes)]
@@ -149,8 +149,8 @@ def _describe_lost_operators(
 def find_refused_nodes(
     case: Case, party: SuspectedParty, trace: Trace, message: str, other_feeds: Sequence[Feed] = ()
 ) -> Culprit | None:
-    """Return the smallest set of nodes that a backend refuses with computed values; None if it
-    refuses no part.
+    """Return the smallest set of nodes that a backend refuses with computed values, or None.
+    The result is None if it refuses no part.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -272,8 +272,8 @@ def _part_refusal_culprit(
 def _whole_refusal_culprit(
     case: Case, party: SuspectedParty, trace: Trace, message: str, feeds: Sequence[Feed]
 ) -> Culprit | None:
-    """Return the reason for refusing a model although no part is refused; None unless it is a
-    rewrite that can be disabled.
+    """Return the reason for refusing a model although no part is refused, or None.
+    The result is None unless it is a rewrite that can be disabled.
     """
     passes = refusal_passes(party, Submodel(case.model.given, trace.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs_model(case, party, trace.feed, plain=True)):
@@ -315,8 +315,8 @@ def _wrong_node_before(
 
 
 def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
-    """Return the smallest number from 1 to `most` for which a monotonic condition holds; None if it
-    never does.
+    """Return the smallest number from 1 to `most` for which a monotonic condition holds, or None.
+    The result is None if it never does.
     """
     if not holds(most):
         return None
@@ -356,8 +356,7 @@ def _describe_open_shapes(case: Case) -> str:
 
 def half_refusal(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Return the culprit for a model that a backend refuses in half precision but runs in
-    float32.
-    """
+    float32."""
     facts = [evidence.refusal(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

@@ -183,8 +183,8 @@ def rounding_explains(
 
 
 def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> Rounding | None:
-    """Return the rounding limit of an output in its compute type; None unless both are arrays of
-    equal shape.
+    """Return the rounding limit of an output in its compute type, or None.
+    The result is None unless both are arrays of equal shape.
     """
     inside = compute_dtype(case.facts, name)
     type_rounding = part_rounding(case, name, inside, value, expected)
@@ -197,8 +197,8 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
 def part_rounding(
     case: Case, name: str, dtype: str | None, value: Any, expected: Any
 ) -> Rounding | None:
-    """Return the rounding limit of an output, and of each of its parts, in a data type; None
-    unless both values are arrays of equal shape.
+    """Return the rounding limit of an output, and of each of its parts, in a data type, or None.
+    The result is None unless both values are arrays of equal shape.
     """
     if not isinstance(value, np.ndarray) or not isinstance(expected, np.ndarray):
         return None
@@ -220,8 +220,8 @@ def _rounding_excess(
     rounding: Rounding | None,
     excess: float,
 ) -> float:
-    """Return the measured effect of rounding as a multiple of the limit; 0 for low-precision or
-    quantized outputs.
+    """Return the measured effect of rounding as a multiple of the limit.
+    The result is 0 for low-precision or quantized outputs.
     """
     dtype = compute_dtype(case.facts, name)
     is_wide = dtype is None or dtype in WIDE

@@ -68,8 +68,8 @@ class CarefulParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is executed, None if the backend does not expose it; see the
-        port."""
+        """Return the graph that is executed, None if the backend does not expose it.
+        See the port."""
         return run_in_subprocess(
             lambda: self._party.runtime_graph(model, without=without, level=level), self._party
         )
@@ -119,8 +119,8 @@ class WarmParty:
         return WarmParty(self._call(_call_method, "in_float32", {}), self._process)
 
     def on_host(self) -> WarmParty | None:
-        """Return the same backend on the CPU, in the same process, None if it is that already; see
-        the port."""
+        """Return the same backend on the CPU, in the same process, None if it is that already.
+        See the port."""
         return self._related_party("on_host")
 
     def with_exact_products(self) -> WarmParty | None:
@@ -129,8 +129,8 @@ class WarmParty:
         return self._related_party("with_exact_products")
 
     def _related_party(self, name: str) -> WarmParty | None:
-        """Return the party that a method of the party returns, in the same process; None if it
-        returns None or there is no such method."""
+        """Return the party that a method of the party returns, in the same process, or None.
+        The result is None if it returns None or there is no such method."""
         twin = getattr(self._source, name, lambda: None)()
         return None if twin is None else WarmParty(twin, self._process)
 
@@ -141,8 +141,8 @@ class WarmParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is executed, None if the backend does not expose it; see the
-        port."""
+        """Return the graph that is executed, None if the backend does not expose it.
+        See the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
         return self._call(_call_method, "runtime_graph", how, _load_model(model))
 
@@ -260,8 +260,8 @@ def _load_model(model: Any) -> Any:
 def isolate(
     parties: Sequence[SuspectedParty], *, uses_device: bool = False
 ) -> list[SuspectedParty]:
-    """Return parties that survive a crash; those with libraries that cannot fork run in persistent
-    processes.
+    """Return parties that survive a crash.
+    Those with libraries that cannot fork run in persistent processes.
 
     Args:
         parties: the backends.
@@ -364,8 +364,8 @@ def try_in_subprocess(
     usual: Callable[[], object] | None = None,
     runs: int = 1,
 ) -> T | None:
-    """Return the result of a function, called in a subprocess; None if it crashes a backend, or
-    hangs.
+    """Return the result of a function, called in a subprocess, or None.
+    The result is None if it crashes a backend, or hangs.
 
     Args:
         function: the function to call.
@@ -385,8 +385,8 @@ def filter_in_subprocess(
     party: str | SuspectedParty,
     usual: Callable[[], object] | None = None,
 ) -> Iterator[T]:
-    """Yield the correct guesses, tested in a subprocess; one that crashes the backend, or hangs, is
-    not correct.
+    """Yield the correct guesses, tested in a subprocess.
+    One that crashes the backend, or hangs, is not correct.
 
     Args:
         guesses: the guesses to test.
@@ -435,8 +435,8 @@ def _run_unless_it_hangs(
     usual: Callable[[], object] | None,
     runs: int = 1,
 ) -> T:
-    """Return the result of a function that may hang. If it takes too long, a usual run is timed to
-    set the limit, because the machine may be busy.
+    """Return the result of a function that may hang.
+    If it takes too long, a usual run is timed to set the limit, because the machine may be busy.
 
     Raises:
         BackendError: it crashed, or hangs.

@@ -140,8 +140,8 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
 def trace_repeatedly(
     case: Case, party: SuspectedParty, feed: Feed, times: int
 ) -> list[Mapping[str, Any]]:
-    """Return all tensors of a model for several runs in one session; empty if they do not fit in
-    memory.
+    """Return all tensors of a model for several runs in one session.
+    The result is empty if they do not fit in memory.
 
     Raises:
         BackendError: the backend cannot compute all tensors.

@@ -82,8 +82,8 @@ def _ask_versions(
     part: Submodel,
     value: Any,
 ) -> Vote:
-    """Return the vote of other versions of a backend on part of a model; versions with different
-    results count as independent.
+    """Return the vote of other versions of a backend on part of a model.
+    Versions with different results count as independent.
     """
     expected = trace.values[finding.tensor]
     for version, environment in case.versions.get(party.name, {}).items():

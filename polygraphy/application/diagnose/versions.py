@@ -70,8 +70,8 @@ class OtherVersions:
 
 
 def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
-    """Return the environments with other versions of the backends; broken ones are reported and
-    skipped.
+    """Return the environments with other versions of the backends.
+    Broken ones are reported and skipped.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -260,8 +260,9 @@ def find_right_versions(
 def cover_versions(
     case: Case, environments: OtherVersions, result: DiagnosisResult, feeds: Sequence[Feed]
 ) -> DiagnosisResult:
-    """Return a result that covers other versions. They are compared now if they were not, and no
-    other difference was found; a version that cannot run makes the result inconclusive."""
+    """Return a result that covers other versions.
+    They are compared now if they were not, and no other difference was found; a version that
+    cannot run makes the result inconclusive."""
     blamed = {culprit.party for culprit in result.culprits if culprit.cause not in NO_FAULT}
     is_tried = result.verdict == FAULT and not blamed.isdisjoint(environments.versions)
     if not case.evidence.versions and not is_tried:

@@ -251,8 +251,8 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNo
 
 
 def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNodes]:
-    """Return the nodes that differ in the executed graph; large regions are narrowed if they also
-    differ with fewer rewrites.
+    """Return the nodes that differ in the executed graph.
+    Large regions are narrowed if they also differ with fewer rewrites.
 
     Raises:
         BackendError: the backend cannot run its graph in parts.
@@ -303,8 +303,8 @@ def recheck_place(
 def _compute_run(
     case: Case, party: SuspectedParty, trace: Trace, run: Sequence[int], *, plain: bool
 ) -> tuple[Deviation, Any] | None:
-    """Return the deviation of the last of some consecutive nodes run together, and its value; None
-    if unknown.
+    """Return the deviation of the last of some consecutive nodes run together, and its value.
+    The result is None if unknown.
     """
     last = case.model.nodes[run[-1]]
     tensor = last.makes[0]
@@ -340,8 +340,8 @@ def _shrink_place(
 def _find_between_steps(
     case: Case, party: SuspectedParty, trace: Trace, finding: WrongNodes
 ) -> list[WrongNodes]:
-    """Return the parts of a large region that are incorrect between quantized tensors; empty if
-    single steps explain everything, else the region.
+    """Return the parts of a large region that are incorrect between quantized tensors.
+    The result is empty if single steps explain everything, else the region.
     """
     graph, nodes = case.model.graph, case.model.nodes
     ends = {
@@ -381,8 +381,8 @@ def _find_between_steps(
 def _wrong_regions(
     case: Case, party: SuspectedParty, trace: Trace, level: str | None
 ) -> list[WrongNodes]:
-    """Return the wrong nodes and fused groups of a backend, in the graph that it executes; empty
-    if it does not show one.
+    """Return the wrong nodes and fused groups of a backend, in the graph that it executes.
+    The result is empty if it does not show one.
     """
     executed = party.runtime_graph(case.model.proto, level=level)
     if executed is None:
@@ -496,8 +496,8 @@ def _is_quantizing(node: Node) -> bool:
 
 
 def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
-    """Return the step by which the last of some nodes quantizes its output; 0 if it does not, or
-    has several scales."""
+    """Return the step by which the last of some nodes quantizes its output.
+    The result is 0 if it does not, or has several scales."""
     for node in reversed(nodes):
         if _is_quantizing(node):
             return 1.0
@@ -572,8 +572,8 @@ def compute_with_noise(
     wanted: Set[str],
     loaded: MutableMapping[int, Compute],
 ) -> Mapping[str, Any]:
-    """Return some tensors, computed node by node with inputs moved by about an ulp; loaded nodes
-    are reused.
+    """Return some tensors, computed node by node with inputs moved by about an ulp.
+    Loaded nodes are reused.
     """
     values, nodes = trace.all_values, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}

@@ -206,9 +206,8 @@ def _group_supported(model: Any, positions: list[int]) -> list[list[int]]:
 
 
 def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...]) -> ModelPart:
-    """Return an unsupported part with reasons: those for the whole model, else those for
-    the part.
-    """
+    """Return an unsupported part with reasons: those for the whole model, else those for the
+    part."""
     if part.is_supported:
         return part
     problems = [problem for problem in known_problems if problem.node in part.nodes]
@@ -222,8 +221,8 @@ def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...
 
 
 def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: Any = None) -> bool:
-    """Return whether a model loads and runs in each of several backends; for failures, the missing
-    operators are listed.
+    """Return whether a model loads and runs in each of several backends.
+    For failures, the missing operators are listed.
 
     Args:
         model: the path of the model.
@@ -255,8 +254,8 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
 
 
 def _failure(runner: Runner, data_loader: Any, seen_notes: set[str]) -> str | None:
-    """Return why a runner cannot run its model; None if it can. Notes in `seen_notes` are not
-    repeated.
+    """Return why a runner cannot run its model; None if it can.
+    Notes in `seen_notes` are not repeated.
     """
     console = resolve(Console)
     try:

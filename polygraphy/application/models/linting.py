@@ -274,8 +274,8 @@ def _feed(
     *,
     notes: bool = True,
 ) -> Mapping[str, Any] | None:
-    """Return input data for a model; None, with a finding, if there are none. `notes` controls
-    whether assumptions are logged.
+    """Return input data for a model; None, with a finding, if there are none.
+    `notes` controls whether assumptions are logged.
     """
     loader = DataLoader() if data_loader is None else data_loader
     describe_model(loader, metadata, lambda: facts)

@@ -115,8 +115,8 @@ class InputAdapter:
         return _copies_of(fitted) if self._copies else fitted
 
     def _fit(self, feed: Feed) -> Feed:
-        """Return the feed with the types, shapes and names of the runner's inputs; each change is
-        logged."""
+        """Return the feed with the types, shapes and names of the runner's inputs.
+        Each change is logged."""
         described = _feed_signature(feed)
         if described == self._accepted:
             return feed

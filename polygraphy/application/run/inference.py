@@ -54,8 +54,8 @@ Step = list[Run]
 
 
 def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
-    """Yield, by iteration, name and outputs of every run; None for runs that have ended. Closing it
-    closes its sources.
+    """Yield, by iteration, name and outputs of every run; None for runs that have ended.
+    Closing it closes its sources.
 
     Runs are identified by position, because names in later iterations may come from runners in
     other processes.
@@ -78,8 +78,8 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
 
 
 def _next_step(lanes: Sequence[Iterator[Step]], known_names: list[list[str]]) -> Step | None:
-    """Return the next iteration of every lane, None if all have ended; `known_names` are the names
-    in lanes that ended."""
+    """Return the next iteration of every lane, None if all have ended.
+    `known_names` are the names in lanes that ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
         return None
@@ -544,8 +544,8 @@ def _as_is(array: Any) -> Any:
 
 
 def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], None]:
-    """Return a function that writes items to a file, which is kept if everything succeeds; without
-    a path, it does nothing."""
+    """Return a function that writes items to a file, which is kept if everything succeeds.
+    Without a path, it does nothing."""
     if path is None:
         return lambda item: None
     writer: ResultWriter[Any] = saving.enter_context(resolve(ResultStore).writer(path, kind))

@@ -170,8 +170,8 @@ class PlannedSweep:
         return (by.path, "-m", "polygraphy", command, path_word(model), *words, *report)
 
     def reference_job(self, cell: PlannedCell) -> Job | None:
-        """Return the job that creates the reference inputs and outputs of a cell; None if the plan
-        provides them.
+        """Return the job that creates the reference inputs and outputs of a cell, or None.
+        The result is None if the plan provides them.
         """
         request, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
         if request.outputs:
@@ -213,8 +213,8 @@ class PlannedSweep:
         return evolve(base, command=command, exclusive=True)
 
     def diagnosis(self, cell: PlannedCell) -> Job:
-        """Return the diagnosis job for a failed cell; its oracle is the reference, or a backend
-        running the same model.
+        """Return the diagnosis job for a failed cell.
+        Its oracle is the reference, or a backend running the same model.
         """
         outputs, inputs = self._reference_files(cell)
         request = cell.cell.asked
@@ -235,8 +235,8 @@ class PlannedSweep:
                    gpu=cell.cell.runner.gpu)  # fmt: skip
 
     def saving_command(self, cell: PlannedCell) -> str:
-        """Return the command line that diagnoses a failed cell again and saves the corrected model;
-        empty if the diagnosis cannot save one.
+        """Return the command line that diagnoses a failed cell again and saves the corrected model.
+        The result is empty if the diagnosis cannot save one.
         """
         job = self.diagnosis(cell)
         end = job.command.index("--report")

@@ -359,8 +359,8 @@ class _Sweep:
 
     def run(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
             cells: Sequence[PlannedCell], *, repeats_failed: bool) -> None:  # fmt: skip
-        """Run the cells without a record, and their references first. `repeats_failed` also repeats
-        references that failed for a reason that may be temporary.
+        """Run the cells without a record, and their references first.
+        `repeats_failed` also repeats references that failed for a reason that may be temporary.
         """
         waiting = [cell for cell in cells if cell.key not in self._records]
         shared = {job.key: job for cell in waiting if (job := self._planned.reference_job(cell))}
@@ -427,8 +427,8 @@ class _Sweep:
         runs: int,
         before: Mapping[str, Record] | None,
     ) -> list[Row]:
-        """Return rows with profiles, and the nodes that became slower since a baseline. Cells with
-        such nodes are profiled again, and the shortest times count.
+        """Return rows with profiles, and the nodes that became slower since a baseline.
+        Cells with such nodes are profiled again, and the shortest times count.
         """
         new_rows = list(rows)
         able = [at for at, row in enumerate(rows) if row.state in _PROFILED]

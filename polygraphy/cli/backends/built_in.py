@@ -274,8 +274,8 @@ def backends_by_name() -> dict[str, BuiltInBackend]:
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
-    """Return the modules that the flags of a command line require; importing them starts no
-    threads.
+    """Return the modules that the flags of a command line require.
+    Importing them starts no threads.
     """
     flags = flags_in(list(words))
     backends = (backend for backend in backends_by_name().values() if backend.flag in flags)
@@ -315,8 +315,8 @@ _REMOVED = formats_of("")
 def check_model_type(
     model: NamedModel, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
-    """Raise CommandLineError if a backend cannot run a model; `offered` are the backends of the
-    command."""
+    """Raise CommandLineError if a backend cannot run a model.
+    `offered` are the backends of the command."""
     if kind in _REMOVED:
         raise CommandLineError(
             f"{model.model_file} is a model of type {kind}, which TensorRT no longer supports."

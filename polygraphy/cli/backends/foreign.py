@@ -89,8 +89,8 @@ def warn_of_unsupported_packages() -> None:
 def backends_with_flags(
     flags: Collection[str], taken_flags: Collection[str]
 ) -> list[PluggedBackend]:
-    """Return the backends of other packages whose flags are in a command line; others are not
-    imported.
+    """Return the backends of other packages whose flags are in a command line.
+    Others are not imported.
 
     Args:
         flags: the flags of the command line.
@@ -128,8 +128,8 @@ def all_backends(taken_flags: Collection[str]) -> list[PluggedBackend]:
 
 
 def _load_plugin(plugin: EntryPoint, taken_flags: Collection[str]) -> PluggedBackend:
-    """Return the backend of another package; raise BrokenPlugin if it cannot be loaded or
-    conflicts."""
+    """Return the backend of another package.
+    Raise BrokenPlugin if it cannot be loaded or conflicts."""
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken_flags)

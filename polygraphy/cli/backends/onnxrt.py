@@ -80,8 +80,8 @@ def _party_call(values: Values) -> Call:
 
 
 def _baseline_call(values: Values) -> Call | None:
-    """Return the call that creates ONNX Runtime on the CPU for comparison; None if the model runs
-    there anyway.
+    """Return the call that creates ONNX Runtime on the CPU for comparison, or None.
+    The result is None if the model runs there anyway.
     """
     options = values[OnnxrtOptions]
     names = [

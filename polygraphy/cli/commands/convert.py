@@ -144,8 +144,8 @@ _HALF = {"convert_to_fp16": "fp_to_fp16", "convert_to_bf16": "to_bf16"}
 
 
 def _advice(values: Values, model: str, onnx: OnnxModel) -> str:
-    """Return the command that explains different outputs in half precision; empty for other
-    conversions.
+    """Return the command that explains different outputs in half precision.
+    The result is empty for other conversions.
     """
     half = [_HALF[call.name] for call in onnx.calls if call.name in _HALF]
     if not half:

@@ -36,9 +36,8 @@ _PROGRAM = next(iter(PROGRAMS), "--program")
 
 
 def program_of(values: Values) -> Call | None:
-    """Return the call that opens the program from which the model was exported; None
-    without one.
-    """
+    """Return the call that opens the program from which the model was exported, or None.
+    The result is None without one."""
     if not PROGRAMS:
         return None
     options = values[ProgramOptions]

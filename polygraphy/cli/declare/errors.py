@@ -42,8 +42,7 @@ def warn(text: str) -> None:
 
 def warn_of_idle_flags(flags: Sequence[str], why: str) -> None:
     """Write a warning about flags without effect, if there are any; `why` continues the
-    sentence.
-    """
+    sentence."""
     if flags:
         warn(f"{', '.join(flags)}: has no effect{why}.")
 

@@ -140,9 +140,8 @@ class Option:
         return f"{self.help.removesuffix('.')} (default: {default})." if default else self.help
 
     def argv(self, value: Any) -> list[str]:
-        """Return the command-line words that set the option to this value; empty for the
-        default.
-        """
+        """Return the command-line words that set the option to this value.
+        The result is empty for the default."""
         if value == self.default:
             return []
         words = self.kind.unparse(value)
@@ -228,8 +227,8 @@ def option(
     excludes: str | tuple[str, ...] = (),
     needs: str | tuple[str, ...] = (),
 ) -> Any:
-    """Return the declaration of an option; without flags, of a positional argument. Equal options
-    of several groups are declared once.
+    """Return the declaration of an option; without flags, of a positional argument.
+    Equal options of several groups are declared once.
 
     Args:
         flags: the option's spellings, the preferred one first.
@@ -410,8 +409,7 @@ class Values:
 
 def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
     """Return the options of some groups that differ from their defaults, in order of
-    declaration.
-    """
+    declaration."""
     if isinstance(groups, Values):
         return groups.non_default_options
     return [
@@ -462,8 +460,8 @@ def warn_of_needs(values: Values, since: int) -> None:
 
 
 def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
-    """Return a call with the arguments that options feed, in the order of its signature; if several
-    rows feed an argument, the last one with a value counts.
+    """Return a call with the arguments that options feed, in the order of its signature.
+    If several rows feed an argument, the last one with a value counts.
 
     Args:
         name: the published name, a key of `SIGNATURES`.

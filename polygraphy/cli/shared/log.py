@@ -88,8 +88,8 @@ class LogOptions(Options):
 
 
 def severities(options: LogOptions) -> dict[str, str]:
-    """Return log levels by path within the package, with ``""`` for the rest; empty without
-    options.
+    """Return log levels by path within the package, with ``""`` for the rest.
+    The result is empty without options.
 
     The most specific option wins: `--silent` (without a log file), then `--verbosity`, then the
     highest level among `-v`, `-q` and `--extra-verbose`.
@@ -105,8 +105,8 @@ def severities(options: LogOptions) -> dict[str, str]:
 
 
 def _code_path(path: str) -> str:
-    """Return the path of the code behind a published module: `backend/onnxrt` is in
-    `adapters/onnxruntime`."""
+    """Return the path of the code behind a published module:
+    `backend/onnxrt` is in `adapters/onnxruntime`."""
     for published, module_path in _PLACES.items():
         if path == published or path.startswith((f"{published}/", f"{published}.py")):
             return module_path
@@ -206,9 +206,8 @@ class Log:
 
 
 def log_of(values: Values) -> Log:
-    """Return the log and report settings of the program; warn of paths that are not in the
-    package.
-    """
+    """Return the log and report settings of the program.
+    Warn of paths that are not in the package."""
     options, reporting = values[LogOptions], values[ReportOptions]
     chosen = severities(options)
     unknown = [path for path in chosen if path and not _is_known(path)]

@@ -336,9 +336,8 @@ def inference_of(values: Values) -> list[Call]:
 
 
 def cast_of(options: OnnxCastOptions) -> list[Call]:
-    """Return the call that converts the model to another data type, in a list; empty
-    without one.
-    """
+    """Return the call that converts the model to another data type, in a list.
+    The result is empty without one."""
     if options.fp_to_fp16 or options.to_bf16:
         chosen = "convert_to_fp16" if options.fp_to_fp16 else "convert_to_bf16"
         return [call_of(chosen, (options,))]
@@ -346,9 +345,8 @@ def cast_of(options: OnnxCastOptions) -> list[Call]:
 
 
 def tolerance_of(calls: Iterable[Call]) -> Call | None:
-    """Return the comparison function for a model before and after some calls; None for the
-    default.
-    """
+    """Return the comparison function for a model before and after some calls, or None.
+    The result is None for the default."""
     if not any(call.name in CASTS for call in calls):
         return None
     return Call("SimpleCompareFunc", kwargs={"rtol": "auto", "atol": "auto"})

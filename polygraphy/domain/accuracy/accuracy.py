@@ -122,8 +122,8 @@ AGGREGATIONS = ("per_sample", "average")
 
 
 def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> None:
-    """Judge each result by new thresholds, in place; an output that could not be compared keeps
-    failing.
+    """Judge each result by new thresholds, in place.
+    An output that could not be compared keeps failing.
 
     Args:
         answers: names of outputs, and the results of a comparison function.
@@ -226,8 +226,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             self.aggregation = check_aggregation(aggregation)
 
     def start(self, pair: RunnerPair, open_spool: Callable[[], Spool] | None = None) -> AnswerLog:
-        """Add a pair of runners and return the log for its results. Earlier iterations move to the
-        storage that `open_spool` opens until they are read.
+        """Add a pair of runners and return the log for its results.
+        Earlier iterations move to the storage that `open_spool` opens until they are read.
         """
         log = AnswerLog(open_spool)
         self.append((pair, log))
@@ -247,8 +247,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         self.uncounted_at = {**self.uncounted_at, position: list(names)}
 
     def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
-        """Yield pairs and their results like `items`, but keep only a few iterations in memory;
-        read-only.
+        """Yield pairs and their results like `items`, but keep only a few iterations in memory.
+        Read-only.
         """
         for pair, iterations in super().items():
             yield pair, (
@@ -354,9 +354,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return len(self) > 0 and all(tally.passed for tally in self.tallies())
 
     def tallies(self) -> Iterator[PairTally]:
-        """Yield the tally of each pair, in order; every verdict and every count is derived
-        from it.
-        """
+        """Yield the tally of each pair, in order.
+        Every verdict and every count is derived from it."""
         for position, pair in enumerate(self.keys()):
             counted = self._judgments(position)
             matched = (
@@ -365,9 +364,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             yield PairTally(pair, matched, len(counted))
 
     def _judgments(self, position: int) -> Collection[Answers]:
-        """Return the results that count: those of each iteration, or the averages as a
-        single one.
-        """
+        """Return the results that count: those of each iteration, or the averages as a single
+        one."""
         if not self.is_average:
             return self._iterations_at(position)
         return [{name: average} for name, average in self._averages(position).items()]
@@ -382,8 +380,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return matched, total - matched, total
 
     def percentage(self, runner_pair: PairKey = None) -> float:
-        """Return the share of the results in `stats` that matched, from 0 to 1; 0 if there are
-        none.
+        """Return the share of the results in `stats` that matched, from 0 to 1.
+        The result is 0 if there are none.
         """
         matched, _, total = self.stats(runner_pair)
         return matched / total if total else 0.0
@@ -457,16 +455,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         yield from self.scan()
 
     def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
-        """Yield the items of `outputs`, but keep only a few iterations in memory; read-only, see
-        `read`."""
+        """Yield the items of `outputs`, but keep only a few iterations in memory.
+        Read-only, see `read`."""
         for pair, iterations in self.read():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():
                     yield pair, iteration, name, answer
 
     def worst(self) -> WorstOutput | None:
-        """Return the output that exceeds its tolerance the most, or comes closest to it; None
-        without metrics.
+        """Return the output that exceeds its tolerance the most, or comes closest to it, or None.
+        The result is None without metrics.
         """
         worst: WorstOutput | None = None
         for pair, iteration, name, answer in self.deciding_answers():

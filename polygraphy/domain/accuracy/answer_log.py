@@ -30,8 +30,8 @@ class Spool(Protocol):
         """Store bytes and return a ticket for them; raise FileError if the storage is full."""
 
     def take(self, ticket: int) -> bytes:
-        """Return the bytes of a ticket, any number of times; raise FileError if they cannot be
-        read.
+        """Return the bytes of a ticket, any number of times.
+        Raise FileError if they cannot be read.
         """
 
 
@@ -44,8 +44,8 @@ class AnswerLog(list[Answers]):
     """
 
     def __init__(self, open_spool: Callable[[], Spool] | None) -> None:
-        """Create an empty log; earlier iterations move to the storage that `open_spool` opens, if
-        set."""
+        """Create an empty log.
+        Earlier iterations move to the storage that `open_spool` opens, if set."""
         super().__init__()
         self._open_spool = open_spool
         self._spool: Spool | None = None
@@ -76,9 +76,8 @@ class AnswerLog(list[Answers]):
         return Reading(self)
 
     def unpack(self) -> None:
-        """Unpack all iterations and keep them as objects; raise FileError if they cannot be
-        read.
-        """
+        """Unpack all iterations and keep them as objects.
+        Raise FileError if they cannot be read."""
         if self._tickets:
             self[:0] = self._spooled_iterations()
         self._tickets, self._packs = [], False

@@ -147,8 +147,7 @@ def report_on(name: str, array: Array, detail: Detail) -> TensorReport:
 
 def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Peculiarity, ...]:
     """Return which of NaN and infinities occur in an array; with statistics all of them, and
-    zeros.
-    """
+    zeros."""
     peculiarities = [
         _peculiarity("NaN", summary.nan, array, np.isnan),
         _peculiarity("+Inf", summary.posinf, array, _is_positive_infinity),
@@ -161,8 +160,8 @@ def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Pecu
 
 
 def _is_positive_infinity(block: Array) -> Any:
-    """Return a mask of positive infinities; all infinities of complex numbers count, because the
-    modulus decides.
+    """Return a mask of positive infinities.
+    All infinities of complex numbers count, because the modulus decides.
     """
     return np.isinf(block) if block.dtype.kind == "c" else block == inf
 
@@ -170,8 +169,8 @@ def _is_positive_infinity(block: Array) -> Any:
 def _peculiarity(
     name: str, count: int, array: Array, predicate: Callable[[Array], Any]
 ) -> Peculiarity:
-    """Return the number of elements that satisfy a predicate, and the first of them; the array is
-    searched in blocks."""
+    """Return the number of elements that satisfy a predicate, and the first of them.
+    The array is searched in blocks."""
     first = None
     flat = array.reshape(-1)
     for start in range(0, flat.size if count else 0, _BLOCK):

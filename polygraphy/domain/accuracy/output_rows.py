@@ -192,9 +192,8 @@ class OutputRows:
         self._outputs: dict[str, _OutputSummary] = {}
 
     def add(self, iteration: int | None, answers: Mapping[str, Any]) -> None:
-        """Add the results of an iteration, or a part of one; iteration None is the average
-        of all.
-        """
+        """Add the results of an iteration, or a part of one.
+        Iteration None is the average of all."""
         if iteration != self._last:
             self._last = iteration
             self.iterations += 1
@@ -518,8 +517,8 @@ def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
 
 
 def larger_metric(value: float | None, other_ratio: float | None) -> float | None:
-    """Return the larger of two metrics, or the only one that is known; None if neither is. NaN
-    counts as larger than any number."""
+    """Return the larger of two metrics, or the only one that is known; None if neither is.
+    NaN counts as larger than any number."""
     if value is None or other_ratio is None:
         return other_ratio if value is None else value
     if isnan(value) or isnan(other_ratio):
@@ -622,8 +621,8 @@ def _non_finite_words(worst: WorstIteration, parties: Sequence[str]) -> str:
 
 
 def _equality(row: OutputRow) -> str:
-    """Return a note on how NaN or infinity in both runs is treated; empty if the worst element is
-    neither.
+    """Return a note on how NaN or infinity in both runs is treated.
+    The result is empty if the worst element is neither.
     """
     element = row.worst.element
     if element is None or str(element.value) != str(element.reference):

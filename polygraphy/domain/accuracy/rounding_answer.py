@@ -60,9 +60,9 @@ def explain_by_rounding(row: OutputRow, failing: Sequence[OutputRow]) -> Roundin
 
 
 def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
-    """Return whether rounding explains an output that failed, as a sentence; empty if that is
-    unknown. The steps of a quantized type are so large that they can hide a fault: the answer is
-    never yes.
+    """Return whether rounding explains an output that failed, as a sentence.
+    The result is empty if that is unknown. The steps of a quantized type are so large that they can
+    hide a fault: the answer is never yes.
 
     Args:
         row: the output.

@@ -92,8 +92,8 @@ class Labels:
 
     @staticmethod
     def of(names: Sequence[str], class_names: Iterable[str] = ()) -> Labels:
-        """Return labels as class numbers; classes are numbered in name order unless all names are
-        numbers.
+        """Return labels as class numbers.
+        Classes are numbered in name order unless all names are numbers.
 
         Args:
             names: the class of each sample.

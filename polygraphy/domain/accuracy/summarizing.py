@@ -123,8 +123,8 @@ def _tolerance_text(row: OutputRow) -> str:
 
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
-    """Return the comparison and the output that exceeds its tolerance most, or comes closest to it;
-    failed outputs that both runs have come first. None if there are no outputs."""
+    """Return the comparison and the output that exceeds its tolerance most, or comes closest to it.
+    Failed outputs that both runs have come first. None if there are no outputs."""
     rows = [(comparison, row) for comparison in comparisons for row in comparison.outputs]
     return max(rows, key=lambda pair: row_sort_key(pair[1]), default=None)
 
@@ -221,9 +221,10 @@ class ComparisonRecord:
                 entry.update(_errors(pair, name))
 
     def as_dict(self, verdicts: Iterable[AccuracyResult] = ()) -> dict[str, Any]:
-        """Return a record for each output: ``max_error`` and ``mean_error`` (absolute; None if not
-        comparable), ``passed``, ``error_distribution``, and for several comparisons their details
-        as ``pairs``. If averages are judged, no pair has passed or failed by itself.
+        """Return a record for each output:
+        ``max_error`` and ``mean_error`` (absolute; None if not comparable), ``passed``,
+        ``error_distribution``, and for several comparisons their details as ``pairs``. If averages
+        are judged, no pair has passed or failed by itself.
         """
         failed = {name for verdict in verdicts for name in verdict.failed_names()}
         by_output: dict[str, list[tuple[_Key, dict[str, Any]]]] = {}

@@ -245,8 +245,8 @@ class Difference:
         self._formed = None
 
     def without_operands(self) -> KeptDifferences | None:
-        """Return the differences without the operands; None if they are many, or a statistic is
-        known already.
+        """Return the differences without the operands, or None.
+        The result is None if they are many, or a statistic is known already.
         """
         if self.size > MOST_KEPT or self._summaries or self._ordered:
             return None
@@ -264,8 +264,8 @@ class Difference:
         return self._pair.size
 
     def mismatches(self, atol: float, rtol: float, formula: Formula = "either") -> Mismatches:
-        """Return the mismatches: elements that differ by more than a tolerance; see `Limit` for the
-        formulas.
+        """Return the mismatches: elements that differ by more than a tolerance.
+        See `Limit` for the formulas.
 
         The first call runs the one pass that also computes the largest and the mean differences.
 
@@ -364,8 +364,8 @@ class Difference:
         return self._order_statistic("relative", probability)
 
     def metrics_without_pass(self) -> tuple[float, ...] | None:
-        """Return the largest, mean and median absolute and relative differences, in this order;
-        None if they are not known without a pass."""
+        """Return the largest, mean and median absolute and relative differences, in this order.
+        The result is None if they are not known without a pass."""
         formed = self._formed
         if formed is not None and (known_metrics := formed[0].metrics(formed[1])) is not None:
             return known_metrics

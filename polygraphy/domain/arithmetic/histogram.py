@@ -128,8 +128,8 @@ def _edges(bounds: tuple[float, float], bins: int) -> Floats:
 
 
 def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] | None:
-    """Return the least and the greatest finite element of the first channel; None if nothing is
-    finite.
+    """Return the least and the greatest finite element of the first channel, or None.
+    The result is None if nothing is finite.
     """
 
     def make(scratch: Scratch) -> Callable[[int, int], tuple[float, float] | None]:

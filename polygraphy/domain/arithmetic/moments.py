@@ -30,8 +30,8 @@ rounding of a row does not depend on the number of processors.
 
 
 def block_mean(block: Floats, scratch: Floats) -> float:
-    """Return the mean of a block, shape ``(n,)``, n > 0; `scratch` has the same shape, or is the
-    block.
+    """Return the mean of a block, shape ``(n,)``, n > 0.
+    `scratch` has the same shape, or is the block.
     """
     mean = float(np.add.reduce(block)) / block.size
     if math.isfinite(mean):
@@ -50,8 +50,8 @@ def inner_product(a: Floats, b: Floats) -> float:
 
 
 def average(means: Sequence[tuple[float, int]]) -> float:
-    """Return the mean of all values, from the mean and the number of values of each part; 0 if
-    there are no values.
+    """Return the mean of all values, from the mean and the number of values of each part.
+    The result is 0 if there are no values.
     """
     count = sum(part for _, part in means)
     if not count:

@@ -290,9 +290,8 @@ def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
 def _extreme_of_blocks(
     choose: Callable[[Iterable[float]], float], extremes: Sequence[float]
 ) -> float:
-    """Return the least or greatest of the extremes of blocks; NaN if there are none, or one
-    is NaN.
-    """
+    """Return the least or greatest of the extremes of blocks.
+    The result is NaN if there are none, or one is NaN."""
     if not extremes or any(map(math.isnan, extremes)):
         return math.nan
     return choose(extremes)

@@ -63,8 +63,9 @@ class RowStatistics(NamedTuple):
 
 
 def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistics] | None:
-    """Return statistics of each row of a matrix, shape ``(k, n)``, n > 0; None if an element is not
-    finite, or a sum or a square is beyond float64, which needs more care.
+    """Return statistics of each row of a matrix, shape ``(k, n)``, n > 0, or None.
+    The result is None if an element is not finite, or a sum or a square is beyond float64, which
+    needs more care.
     """
     size = rows.shape[1]
     ordered = rows.copy()
@@ -209,8 +210,9 @@ def collect_order_statistics(
 def _counter(
     stream: Stream[Reader], searches: Sequence[Search], pending: Sequence[int]
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[int, tuple[int, ...]]]]]:
-    """Return the function that creates workers; each counts, for the pending channels of a block,
-    the elements that are not NaN, and those below each bound of its search.
+    """Return the function that creates workers.
+    Each counts, for the pending channels of a block, the elements that are not NaN, and those below
+    each bound of its search.
     """
 
     def make(scratch: Scratch) -> Callable[[int, int], list[tuple[int, tuple[int, ...]]]]:
@@ -377,8 +379,8 @@ def _summarize_block(
 def summarize_rows(
     rows: Floats, quantiles: Sequence[float], shape: tuple[int, ...], integral: Sequence[bool]
 ) -> list[Summary] | None:
-    """Return summaries of small arrays of one shape, computed at once; None if `describe_rows`
-    returns None.
+    """Return summaries of small arrays of one shape, computed at once, or None.
+    The result is None if `describe_rows` returns None.
 
     Parameters:
         rows: the elements of each, shape ``(k, n)``, n > 0.
@@ -412,8 +414,8 @@ def summarize_rows(
 def _surveyor(
     stream: Stream[AnyReader], searches: Sequence[Search], watch: Watch[AnyReader] | None
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]]:
-    """Return the function that creates workers; each describes the channels of a block and counts
-    them for their searches.
+    """Return the function that creates workers.
+    Each describes the channels of a block and counts them for their searches.
     """
 
     def make(scratch: Scratch) -> Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]:

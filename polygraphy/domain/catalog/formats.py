@@ -53,8 +53,9 @@ def extensions_of(name: str) -> tuple[str, ...]:
 
 
 def format_named(path: str) -> str | None:
-    """Return the format that belongs to the extension of a file, in any case; None if there is
-    none. The path may name a function of a script, as in ``model.py:load``."""
+    """Return the format that belongs to the extension of a file, in any case, or None.
+    The result is None if there is none. The path may name a function of a script, as in
+    ``model.py:load``."""
     script, _, function = path.rpartition(":")
     # False for a file named `a.py:b.onnx`.
     is_function = function.isidentifier() and script.lower().endswith(".py")

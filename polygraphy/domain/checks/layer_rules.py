@@ -87,8 +87,8 @@ def check_normalization(call: OperatorCall) -> Iterator[Violation]:
 
 
 def check_convolution(call: OperatorCall) -> Iterator[Violation]:
-    """Yield violations by weights: Conv has (M, C / group, ...), ConvTranspose (C, M /
-    group, ...).
+    """Yield violations by weights:
+    Conv has (M, C / group, ...), ConvTranspose (C, M / group, ...).
     """
     data, weight, group = call.shape(0), call.input(1), call.attributes.get("group", 1)
     if weight is None or weight.shape is None:

@@ -145,8 +145,9 @@ class LintReport:
         path: str = "",
         ignore: Sequence[str] = (),
     ) -> LintReport:
-        """Return the report for findings. Of several findings about one node, the most serious is
-        kept; errors in nodes that run become warnings.
+        """Return the report for findings.
+        Of several findings about one node, the most serious is kept; errors in nodes that run
+        become warnings.
 
         Args:
             findings: the findings of a linter.
@@ -227,9 +228,8 @@ def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
 
 
 def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[LintEntry]:
-    """Return findings in order, without less serious ones about a node that has a more
-    serious one.
-    """
+    """Return findings in order, without less serious ones about a node that has a more serious
+    one."""
     best: dict[tuple[str, ...], LintEntry] = {}
     for entry in entries:
         if entry.nodes and entry.source != Source.GRAPH:
@@ -261,16 +261,15 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
 
 
 def _sort_position(entry: LintEntry, order: Sequence[str]) -> int:
-    """Return the sort position of a finding; a backend's message about the whole model comes last,
-    since it often repeats another.
+    """Return the sort position of a finding.
+    A backend's message about the whole model comes last, since it often repeats another.
     """
     return len(order) + 1 if entry.source == Source.RUNTIME else -1
 
 
 def _rank(entry: LintEntry) -> tuple[int, bool, int]:
     """Return the sort key of an entry: severity, then whether it states a requirement, then
-    source.
-    """
+    source."""
     return _SEVERITY[entry.level], entry.is_requirement, -_PREFERRED.index(entry.source)
 
 
@@ -469,8 +468,7 @@ def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
 
 def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
     """Yield warnings about elements of a weight that do not fit a narrower type: int32 or
-    float16.
-    """
+    float16."""
     if weight.values is None or not weight.values.size:
         return
     if weight.dtype == "int64":

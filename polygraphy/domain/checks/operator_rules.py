@@ -79,8 +79,7 @@ def _check_broadcast(call: OperatorCall) -> Iterator[Violation]:
 
 def _axis_rule(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rule:
     """Return a rule that requires an attribute to be an axis of an input, or up to `beyond`
-    more.
-    """
+    more."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation if the axis is outside the rank of the input."""

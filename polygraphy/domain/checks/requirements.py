@@ -152,8 +152,8 @@ def attribute_rule(name: str, is_allowed: Callable[[Any], bool], text: str) -> R
 
 
 def shape_rule(position: int, name: str, shape: Callable[[OperatorCall], Shape | None]) -> Rule:
-    """Return a rule that requires the shape of an input that a function returns; None allows any
-    shape.
+    """Return a rule that requires the shape of an input that a function returns.
+    None allows any shape.
     """
 
     def check(call: OperatorCall) -> Iterator[Violation]:

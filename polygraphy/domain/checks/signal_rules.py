@@ -107,8 +107,8 @@ _Heads = tuple["int | None", "int | None", "int | None"]
 
 
 def _heads(call: OperatorCall, position: int) -> _Heads | None:
-    """Return the heads, length and head size of an input of Attention; None if its rank is
-    unknown or its heads are not given.
+    """Return the heads, length and head size of an input of Attention, or None.
+    The result is None if its rank is unknown or its heads are not given.
     """
     shape = call.shape(position)
     if shape is None or len(shape) not in (3, 4):
@@ -173,8 +173,8 @@ def _check_past(call: OperatorCall, key: _Heads, value: _Heads) -> Iterator[Viol
 
 
 def _check_mask(call: OperatorCall, query: _Heads, key: _Heads) -> Iterator[Violation]:
-    """Yield a violation unless the mask of an Attention broadcasts to its weights. A mask may be
-    shorter than the keys.
+    """Yield a violation unless the mask of an Attention broadcasts to its weights.
+    A mask may be shorter than the keys.
     """
     mask = call.input(3)
     past, keys = dim_of(call, _PAST_KEY, 2), key[1]

@@ -88,8 +88,8 @@ def _sequence_length_limits(call: OperatorCall) -> Range | None:
 
 
 def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
-    """Return a function that returns the limits of positions in a sequence; an inserted member may
-    be one beyond."""
+    """Return a function that returns the limits of positions in a sequence.
+    An inserted member may be one beyond."""
 
     def limits(call: OperatorCall) -> Range | None:
         """Return the range of valid values; None if it is unknown."""
@@ -101,15 +101,15 @@ def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
 
 
 def _unpool_index_limits(call: OperatorCall) -> Range | None:
-    """Return the limits of the indices of a MaxUnpool, which count all elements of its output; None
-    if its size is unknown."""
+    """Return the limits of the indices of a MaxUnpool, which count all elements of its output.
+    The result is None if its size is unknown."""
     sizes = call.integers(2) or unpooled_sizes(call)
     return None if sizes is None else (0, prod(sizes) - 1)
 
 
 def _write_limits(call: OperatorCall) -> Range | None:
-    """Return the limits of the positions that a TensorScatter writes to; None if they are unknown,
-    or it wraps around."""
+    """Return the limits of the positions that a TensorScatter writes to, or None.
+    The result is None if they are unknown, or it wraps around."""
     axis = call.attributes.get("axis", -2)
     size, length = dim_of(call, 0, axis), dim_of(call, 1, axis)
     if size is None or length is None or call.attributes.get("mode", "linear") != "linear":
@@ -262,8 +262,8 @@ def _check_batch_dims(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _class_weights(call: OperatorCall) -> tuple[int | None, ...] | None:
-    """Return the shape of the weights of the classes of a loss; None if the rank of the scores is
-    unknown."""
+    """Return the shape of the weights of the classes of a loss, or None.
+    The result is None if the rank of the scores is unknown."""
     return None if call.shape(0) is None else (dim_of(call, 0, 1),)
 
 

@@ -48,8 +48,8 @@ class _Window:
 
 
 def _windows(call: OperatorCall, kernel: Sequence[int | None]) -> list[_Window | None]:
-    """Return the window of each spatial axis, None for an unknown kernel; empty if attributes are
-    invalid or the padding is automatic.
+    """Return the window of each spatial axis, None for an unknown kernel.
+    The result is empty if attributes are invalid or the padding is automatic.
     """
     auto, spatial = call.attributes.get("auto_pad", "NOTSET"), len(kernel)
     if auto not in (*_UNPADDED, "VALID"):

@@ -73,8 +73,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _mean_of_decibels(values: Sequence[float]) -> float | None:
-    """Return the ratio of a signal to the mean noise, for ratios of a signal to its noise; None if
-    there are none."""
+    """Return the ratio of a signal to the mean noise, for ratios of a signal to its noise.
+    The result is None if there are none."""
     if not values or any(map(math.isnan, values)):
         return math.nan if values else None
     least = min(values)

@@ -44,15 +44,15 @@ class PairwiseCompareFunc:
 
     @property
     def threads(self) -> int:
-        """Return the maximum number of threads for one large output. Setting it fixes the
-        number.
+        """Return the maximum number of threads for one large output.
+        Setting it fixes the number.
         """
         return self._asked or self._granted
 
     @threads.setter
     def threads(self, count: int) -> None:
-        """Return the maximum number of threads for one large output. Setting it fixes the
-        number.
+        """Return the maximum number of threads for one large output.
+        Setting it fixes the number.
         """
         self._asked = count
 
@@ -99,8 +99,7 @@ class PairwiseCompareFunc:
 
     def setting_name(self, name0: str, name1: str, settings: Mapping[str, str]) -> str:
         """Return the key of an output's settings: its name in the first run, or else in the
-        second.
-        """
+        second."""
         return settings.get(name0) or settings.get(name1) or name0
 
     def settings_by_output(self, dims: Collection[str]) -> dict[str, str]:

@@ -115,8 +115,8 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return int(value)
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Return the comparison of two arrays of equal shape; a scalar counts as a list of one
-        element.
+        """Return the comparison of two arrays of equal shape.
+        A scalar counts as a list of one element.
         """
         tolerance = self._tolerance_for(setting)
         shape = value.array.shape or (1,)
@@ -179,8 +179,8 @@ def _offsets(most: int) -> Iterator[int]:
 
 
 def _nearest(array: Array, entry: Any, position: int) -> int | None:
-    """Return the position of an entry in a list that is nearest to `position`; None if the list
-    lacks it."""
+    """Return the position of an entry in a list that is nearest to `position`, or None.
+    The result is None if the list lacks it."""
     positions = np.flatnonzero(_equal_elements(array, np.asarray(entry)))
     if not positions.size:
         return None

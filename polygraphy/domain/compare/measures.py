@@ -54,9 +54,8 @@ class PerceptualDistance(Protocol):
 
 
 def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
-    """Return a method that computes a metric from norms and angles, all computed in a
-    single pass.
-    """
+    """Return a method that computes a metric from norms and angles, all computed in a single
+    pass."""
 
     def measure(self: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> float:
         """Return the metric; TypeError unless the arrays are numeric."""
@@ -158,8 +157,8 @@ class _TopK(MetricCompareFunc):
         return self.threshold, self.k, self.margin
 
     def _k_for(self, name: str) -> int:
-        """Return the number of top entries for an output; raise UsageError if it is not a whole
-        number.
+        """Return the number of top entries for an output.
+        Raise UsageError if it is not a whole number.
         """
         k = value_for(self.k, name, 1)
         if isinstance(k, bool) or int(k) != k or k < 1:
@@ -176,8 +175,8 @@ class _TopK(MetricCompareFunc):
         return margin
 
     def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Return the comparison of the top k of two lists; lists of at most k entries fail, because
-        they always agree.
+        """Return the comparison of the top k of two lists.
+        Lists of at most k entries fail, because they always agree.
         """
         k, shape = self._k_for(setting), value.array.shape or (1,)
         if shape[-1] <= k:

@@ -72,8 +72,8 @@ class MetricThreshold(Threshold):
         return abs(value) <= self.threshold if is_small else value >= self.threshold
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
-        """Return ``L2 Norm: 0.1 (tolerance: 1e-05) | FAILED``, and whether it passed; None without
-        a value."""
+        """Return ``L2 Norm: 0.1 (tolerance: 1e-05) | FAILED``, and whether it passed, or None.
+        The result is None without a value."""
         value = metric_values.get(self.metric.field)
         if value is None:
             return None

@@ -44,8 +44,8 @@ class Side:
 
     @property
     def compute_dtype(self) -> str | None:
-        """Return the least precise data type in the computation of the output; None if unknown. Can
-        load the model, so read it only if needed.
+        """Return the least precise data type in the computation of the output; None if unknown.
+        Can load the model, so read it only if needed.
         """
         return compute_dtype(self.facts, self.name)
 
@@ -55,8 +55,8 @@ class Side:
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
     def perturbed_outputs(self, dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return two perturbed computations of the outputs, rounded to a data type; empty if not
-        possible.
+        """Return two perturbed computations of the outputs, rounded to a data type.
+        The result is empty if not possible.
         """
         perturb = self.outputs.perturb if isinstance(self.outputs, IterationResult) else None
         return () if perturb is None else perturb(dtype)
@@ -180,8 +180,9 @@ def is_program(outputs: Any) -> bool:
 
 
 def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
-    """Return two outputs as arrays; None for a sequence of different shapes, unless the other
-    output has the same shapes."""
+    """Return two outputs as arrays, or None.
+    The result is None for a sequence of different shapes, unless the other output has the same
+    shapes."""
     if isinstance(value, np.ndarray) and isinstance(reference, np.ndarray):
         return value, reference
     keys = common_keys(value, reference)
@@ -208,8 +209,8 @@ def _array(output: Any) -> Array | None:
 def align_shapes(
     value: Array, reference: Array, *, check_shapes: bool
 ) -> tuple[Array, Array] | None:
-    """Return both arrays in the shape of `value`; None if the shapes differ and must match, or
-    cannot be reconciled.
+    """Return both arrays in the shape of `value`, or None.
+    The result is None if the shapes differ and must match, or cannot be reconciled.
 
     The same dimensions in a different order mean a transposed array, for which the first order that
     fits is used; other shapes with the same number of elements mean a reshaped one.

@@ -128,8 +128,8 @@ class CompareResult:
         raise NotImplementedError
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled result. NVIDIA's Polygraphy saves metrics as attributes, and the names
-        of outputs."""
+        """Restore a pickled result.
+        NVIDIA's Polygraphy saves metrics as attributes, and the names of outputs."""
         if "output0_name" not in state:
             vars(self).update(state)
             return
@@ -244,8 +244,8 @@ class OutputCompareResult(CompareResult):
         thresholds: Tolerance | None = None,
         passed: bool | None = None,
     ) -> None:
-        """Set known metrics, such as saved ones; `passed` is the saved verdict if metrics cannot
-        tell (``elemwise``).
+        """Set known metrics, such as saved ones.
+        `passed` is the saved verdict if metrics cannot tell (``elemwise``).
         """
         super().__init__(thresholds)
         given_values = (
@@ -309,8 +309,8 @@ class OutputCompareResult(CompareResult):
         self._passed = state.get("_stored_passed")
 
     def _metric(self, field: str) -> float | None:
-        """Return a statistic of the differences, computed at the first call; None if they are not
-        known."""
+        """Return a statistic of the differences, computed at the first call, or None.
+        The result is None if they are not known."""
         if field not in self._metrics:
             self._metrics[field] = self._compute_statistic(field)
         return self._metrics[field]
@@ -507,8 +507,8 @@ class OutputCompareResult(CompareResult):
         return {**vars(settled), "_metrics": settled.metric_values(), "_kept": None}
 
     def settle(self) -> None:
-        """Compute the verdict and release the arrays; small differences are kept for metrics that
-        are read later.
+        """Compute the verdict and release the arrays.
+        Small differences are kept for metrics that are read later.
         """
         if self._formed is not None and self._passed and self._difference is None:
             # All elements match, so the maxima are sufficient, and the excess is not needed.
@@ -538,8 +538,9 @@ class OutputCompareResult(CompareResult):
         self._difference = self._formed = None
 
     def _known_metrics(self) -> tuple[float, ...] | None:
-        """Return all metrics but quantiles; None if they are not known without a pass over the
-        arrays, or there is a quantile."""
+        """Return all metrics but quantiles, or None.
+        The result is None if they are not known without a pass over the arrays, or there is a
+        quantile."""
         if self.quantile is not None:
             return None
         if self._difference is None and self._formed is not None:
@@ -631,8 +632,8 @@ Columns = tuple[tuple[Any, ...], Sequence[float]]
 
 
 def columns_of(results: Iterable[Any]) -> Columns | None:
-    """Return settled results as columns, which are several times faster to write than objects; None
-    if one of them has more than columns hold. See `from_columns`.
+    """Return settled results as columns, which are several times faster to write than objects.
+    The result is None if one of them has more than columns hold. See `from_columns`.
     """
     shared: list[Any] = []
     metrics: list[Any] = []

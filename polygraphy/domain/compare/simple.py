@@ -144,8 +144,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         return AUTO in self._tolerances_of(name)
 
     def _tolerances_of(self, name: str) -> tuple[float | str | None, float | str | None]:
-        """Return the absolute and the relative tolerance as configured; a single ``"auto"`` applies
-        to both if the other is unset.
+        """Return the absolute and the relative tolerance as configured.
+        A single ``"auto"`` applies to both if the other is unset.
         """
         atol, rtol = value_for(self.atol, name, None), value_for(self.rtol, name, None)
         if AUTO in (atol, rtol):

@@ -85,8 +85,8 @@ class Pictures:
         return heat_maps or self.error_plots is not None or self.show_error_plots
 
     def draw(self, name: str, value: Array, reference: Array, limits: tuple[float, float]) -> None:
-        """Save a plot of two outputs of equal shape with their tolerances. Later iterations are
-        numbered; strings and empty outputs are skipped.
+        """Save a plot of two outputs of equal shape with their tolerances.
+        Later iterations are numbered; strings and empty outputs are skipped.
         """
         if not self.are_wanted or not value.size:
             return
@@ -112,8 +112,8 @@ class Pictures:
 def add_inherited_differences(
     sides: tuple[Side, Side], rounding: Rounding, precision: Precision | None, largest: float | None
 ) -> Rounding | None:
-    """Return the rounding limit with propagated input differences added; None if both together do
-    not explain the difference.
+    """Return the rounding limit with propagated input differences added, or None.
+    The result is None if both together do not explain the difference.
 
     Args:
         sides: an output and its reference.
@@ -351,8 +351,8 @@ def _rounding_between(
     threads: int,
     arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
 ) -> Rounding | None:
-    """Return the rounding limit of the difference of two outputs, from facts about their models;
-    None if it does not explain it.
+    """Return the rounding limit of the difference of two outputs, from facts about their models.
+    The result is None if it does not explain it.
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)

@@ -54,8 +54,8 @@ def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
 def _with_length(
     inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
 ) -> TensorMetadata | None:
-    """Return the inputs with the length for chosen dimensions and 1 for other dynamic ones; None if
-    none is chosen or the inputs get too large.
+    """Return the inputs with the length for chosen dimensions and 1 for other dynamic ones.
+    The result is None if none is chosen or the inputs get too large.
     """
     metadata, elements = TensorMetadata(), 0
     for name, meta in inputs.items():

@@ -159,8 +159,7 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
 
 def _check_array(name: str, array: Any) -> None:
     """Raise InputError if the data for an input are not an array of numbers in native byte
-    order.
-    """
+    order."""
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise InputError(
             f"The data for input {name!r} must be an array, not"
@@ -280,8 +279,8 @@ def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> boo
 
 
 def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
-    """Return an array cast to a data type, with a note on the cast; raise InputError if that
-    loses values.
+    """Return an array cast to a data type, with a note on the cast.
+    Raise InputError if that loses values.
     """
     wanted = DataType.from_dtype(dtype)
     array_dtype = _dtype_of(array)
@@ -330,8 +329,8 @@ def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
 
 
 def fit_shape(array: Any, shape: Shape) -> Any:
-    """Return an array transposed, or else reshaped, to a shape; unchanged if it fits, None if it
-    cannot.
+    """Return an array transposed, or else reshaped, to a shape.
+    It is unchanged if it fits, None if it cannot.
     """
     if fits(array.shape, shape):
         return array
@@ -475,8 +474,8 @@ class StreamingDataLoader:
                 raise UsageError(f"{path} is a folder; a file is required.")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the feeds, starting at the first iteration; raise FileError at once if the first
-        path is missing or damaged."""
+        """Yield the feeds, starting at the first iteration.
+        Raise FileError at once if the first path is missing or damaged."""
         later = (self._iterate_file(path) for path in self.paths[1:])
         if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
@@ -496,8 +495,8 @@ class StreamingDataLoader:
             yield from resolve(ResultStore).iterate(path, dict)
 
     def _pictures(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        """Yield a feed dictionary for each image; raise InputError with the file name if the model
-        cannot accept it."""
+        """Yield a feed dictionary for each image.
+        Raise InputError with the file name if the model cannot accept it."""
         inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
         shapes = [shape for _, shape in inputs.values()]
         is_gray = len(shapes) == 1 and self._preprocess.channels_in(shapes[0]) == 1
@@ -592,8 +591,8 @@ def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
 
 
 def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
-    """Pass the inputs of a model to loaders that accept `input_metadata` or `model_facts`; other
-    loaders do not change.
+    """Pass the inputs of a model to loaders that accept `input_metadata` or `model_facts`.
+    Other loaders do not change.
 
     Args:
         data_loader: the loader.

@@ -371,8 +371,8 @@ class DataLoader:
     def _with_known_lengths(
         self, name: str, shape: Shape | None, lengths: Mapping[str, int]
     ) -> Shape | None:
-        """Return an input shape with numbers for dimensions whose length another input defines;
-        None if the shape is unknown."""
+        """Return an input shape with numbers for dimensions whose length another input defines.
+        The result is None if the shape is unknown."""
         if shape is None or lengths.keys().isdisjoint(shape):
             return shape
         if isinstance(shape, BoundedShape) and (shape.min or shape.max):
@@ -401,8 +401,8 @@ class DataLoader:
     def _static_shape(
         self, name: str, shape: Shape | None, requested: Shape | None
     ) -> Sequence[int]:
-        """Return a shape without dynamic dimensions for an input; raise InputError if the given
-        one does not fit.
+        """Return a shape without dynamic dimensions for an input.
+        Raise InputError if the given one does not fit.
         """
         if requested is not None:
             static = override_dynamic_shape(requested)
@@ -477,8 +477,8 @@ class DataLoader:
 
 
 def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]:
-    """Return the lengths of named dimensions in given shapes; ambiguous or unnamed ones are
-    skipped.
+    """Return the lengths of named dimensions in given shapes.
+    Ambiguous or unnamed ones are skipped.
     """
     lengths_by_name: dict[str, set[int]] = {}
     for name, meta in overrides.items():
@@ -515,8 +515,8 @@ def _tensors_of(library: str | None) -> Tensors | None:
 def _metadata_by_turn(
     given_metadata: TensorMetadata | Sequence[TensorMetadata] | None,
 ) -> list[TensorMetadata]:
-    """Return the input metadata of each iteration, at least one; later iterations start again at
-    the first."""
+    """Return the input metadata of each iteration, at least one.
+    Later iterations start again at the first."""
     if given_metadata is None or isinstance(given_metadata, TensorMetadata):
         return [TensorMetadata(given_metadata or {})]
     if not given_metadata:

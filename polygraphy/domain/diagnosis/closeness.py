@@ -98,8 +98,8 @@ def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any]
 
 
 def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[str]:
-    """Return the names of results that are constant or empty, so that a match proves nothing;
-    single numbers do not count.
+    """Return the names of results that are constant or empty, so that a match proves nothing.
+    Single numbers do not count.
     """
     return [
         name
@@ -125,8 +125,8 @@ def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
 
 
 def mean_square_error(value: Any, expected: Any) -> float:
-    """Return the mean of the squared differences; infinity if shapes differ, or a difference is not
-    finite.
+    """Return the mean of the squared differences.
+    The result is infinity if shapes differ, or a difference is not finite.
     """
     if np.shape(value) != np.shape(expected):
         return np.inf

@@ -65,8 +65,9 @@ def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) 
 def _backend_options(
     command: str, row: str, backends: Iterable[tuple[str, str, Options]]
 ) -> list[Options]:
-    """Return the options that choose backends. If one backend has a name, all get a quoted row,
-    because an option outside the quotes would apply to every runner of its backend.
+    """Return the options that choose backends.
+    If one backend has a name, all get a quoted row, because an option outside the quotes would
+    apply to every runner of its backend.
     """
     backends = list(backends)
     if all(name == backend for name, backend, _ in backends):
@@ -119,8 +120,8 @@ def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
 
 
 def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
-    """Return the commands, in order, that restore changed nodes of a model; empty if no command
-    can.
+    """Return the commands, in order, that restore changed nodes of a model.
+    The result is empty if no command can.
     """
     lines, before = [], path
     for number, variant in enumerate(_applicable_changes(side, changed), 1):

@@ -46,8 +46,8 @@ class Fingerprint:
     is_distinctive: bool
 
     def distance(self, fingerprint: Fingerprint) -> float:
-        """Return the distance of two tensors relative to their size; infinity if they are not
-        comparable.
+        """Return the distance of two tensors relative to their size.
+        The result is infinity if they are not comparable.
         """
         if self.shape != fingerprint.shape or self.kind != fingerprint.kind:
             return np.inf
@@ -194,8 +194,8 @@ def tensors_without_counterpart(nodes: Sequence[Node], matched: Collection[str])
 
 
 def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> list[Node]:
-    """Return the program operations between a tensor and matched tensors, last first; operations
-    like `getitem` belong to the operation whose result they read."""
+    """Return the program operations between a tensor and matched tensors, last first.
+    Operations like `getitem` belong to the operation whose result they read."""
     makers = Graph(nodes=tuple(nodes)).producers
     operators: list[Node] = []
     pending = [tensor]
@@ -222,8 +222,8 @@ def nearest_origin(nodes: Sequence[Node], node: Node) -> str:
 
 
 def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
-    """Return the axis order in which a value holds the expected numbers; None if the numbers differ
-    or the order is the same.
+    """Return the axis order in which a value holds the expected numbers, or None.
+    The result is None if the numbers differ or the order is the same.
     """
     if np.ndim(value) != np.ndim(expected) or np.size(value) != np.size(expected):
         return None

@@ -82,8 +82,8 @@ def find_failing_outputs(
 
 
 def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return, by output, a tolerance of half its significant digits; None if it has no finite
-    values.
+    """Return, by output, a tolerance of half its significant digits, or None.
+    The result is None if it has no finite values.
     """
     return {
         name: (

@@ -150,8 +150,8 @@ def _norm_behind(model: Graph, index: int, indices: tuple[int, ...]) -> int | No
 
 
 def _fold_weight(model: Graph, index: int, norm: int | None) -> Any:
-    """Return the weight of a node, times the factor of its normalization per channel; None if these
-    are not constants, or do not fit.
+    """Return the weight of a node, times the factor of its normalization per channel, or None.
+    The result is None if these are not constants, or do not fit.
     """
     node = model.nodes[index]
     weight = next(

@@ -397,8 +397,8 @@ def order_nodes(
 
 
 def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
-    """Return the first node that computes NaN or infinity from finite inputs in float32; None if
-    there is none."""
+    """Return the first node that computes NaN or infinity from finite inputs in float32.
+    The result is None if there is none."""
     for loss in (loss for loss in losses if not loss.is_filled):
         for result in loss.results:
             if result.invalid and not any(operand.invalid for operand in loss.operands):
@@ -413,8 +413,8 @@ def culprits_among(
     users: Mapping[str, Collection[str]],
     limits: Range,
 ) -> list[HalfCulprit]:
-    """Return the nodes at fault among those kept in float32; other nodes only read or pass on their
-    tensors.
+    """Return the nodes at fault among those kept in float32.
+    Other nodes only read or pass on their tensors.
 
     Args:
         kept_names: the nodes that stay.

@@ -58,8 +58,8 @@ def losses(operands: Iterable[QuantizedOperand], read: Callable[[str], Any]) -> 
 def find_other_selection(
     values: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> tuple[str, int, int] | None:
-    """Return the first output with another number of rows, and both numbers; None if there is none,
-    or if shapes differ in more than one axis."""
+    """Return the first output with another number of rows, and both numbers, or None.
+    The result is None if there is none, or if shapes differ in more than one axis."""
     for name in (name for name in expected if name in values):
         shape, other_shape = np.shape(values[name]), np.shape(expected[name])
         if shape != other_shape and len(shape) == len(other_shape):
@@ -70,8 +70,8 @@ def find_other_selection(
 
 
 def rms_ratio(value: Any, reference: Any) -> float:
-    """Return the RMS of the difference over the RMS of the reference, over finite elements;
-    infinite if shapes differ or only one has infinity or NaN.
+    """Return the RMS of the difference over the RMS of the reference, over finite elements.
+    The result is infinite if shapes differ or only one has infinity or NaN.
     """
     value, reference = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(reference)

@@ -85,8 +85,7 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
 
 def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
     """Return the variant of a node in which tied thresholds are on the other side of the
-    features.
-    """
+    features."""
     name = _split_name(node)
     kind = next(attribute.kind for attribute in node.attributes if attribute.name == name)
     thresholds = node.attribute(name)
@@ -101,8 +100,8 @@ def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
 
 
 def differing_rows(values: Any, expected: Any) -> frozenset[int] | None:
-    """Return the rows in which an output differs by more than rounding; None if the outputs have
-    different numbers of rows."""
+    """Return the rows in which an output differs by more than rounding, or None.
+    The result is None if the outputs have different numbers of rows."""
     arrays = [_as_array(outputs) for outputs in (values, expected)]
     if any(array is None for array in arrays) or arrays[0].shape != arrays[1].shape:
         return None
@@ -127,8 +126,8 @@ def _is_number(array: Any) -> bool:
 
 
 def _as_array(value: Any) -> Any:
-    """Return an output as an array; rows that are maps become rows of numbers. None for other
-    types."""
+    """Return an output as an array; rows that are maps become rows of numbers.
+    None for other types."""
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if not all(isinstance(row, dict) for row in value):
             return None

@@ -76,8 +76,8 @@ def suspect_names(side: Graph, suspect: Suspect) -> list[str]:
 
 
 def describe_interface_mismatch(pairing: Pairing) -> str:
-    """Return why a reference cannot be the same model, such as a different input or output; empty
-    if it can. Floating-point types and output sizes may differ."""
+    """Return why a reference cannot be the same model, such as a different input or output.
+    The result is empty if it can. Floating-point types and output sizes may differ."""
     for kind, own_stranger, reference_tensor in pair_interfaces(pairing.model, pairing.reference):
         stranger = [(tensor.dtype, tensor.shape) for tensor in (own_stranger, reference_tensor)]
         (dtype, shape), (other_name, reference_shape) = stranger
@@ -142,9 +142,8 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _is_rounding(first: Any, second: Any) -> bool:
-    """Return whether two weights differ only in the last digits, as if folded in a
-    different order.
-    """
+    """Return whether two weights differ only in the last digits, as if folded in a different
+    order."""
     if not is_float(first) or not is_float(second) or first.shape != second.shape:
         return False
     epsilon = max(epsilon_of(first.dtype), epsilon_of(second.dtype))
@@ -157,8 +156,8 @@ def _is_rounding(first: Any, second: Any) -> bool:
 
 
 def precision_of_rounding(first: Any, second: Any) -> str | None:
-    """Return the half precision to which a float32 weight was rounded; None if rounding does not
-    explain the difference."""
+    """Return the half precision to which a float32 weight was rounded, or None.
+    The result is None if rounding does not explain the difference."""
     if first is None or second is None or first.dtype != second.dtype or first.dtype != np.float32:
         return None
     if first.shape != second.shape or np.array_equal(first, second) or not np.isfinite(first).all():
@@ -258,8 +257,8 @@ def change_of_weight(value: Any, expected: Any) -> Fact:
 
 
 def _rearrangement(value: Any, expected: Any) -> Fact | None:
-    """Return the fact that a weight has the expected elements in another arrangement; None if it
-    has others."""
+    """Return the fact that a weight has the expected elements in another arrangement, or None.
+    The result is None if it has others."""
     if value.ndim == 2 and value.shape[0] == value.shape[1] and np.array_equal(value, expected.T):
         return changes.is_transposed()
     moved = _moved_slices(value, expected)

@@ -678,8 +678,8 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
 
 
 def _is_bias(difference: Any, op: str) -> bool | None:
-    """Return whether a difference is constant within each channel; None if there are too few
-    elements to decide.
+    """Return whether a difference is constant within each channel, or None.
+    The result is None if there are too few elements to decide.
     """
     channel = 1 if op.startswith("Conv") else difference.ndim - 1
     if difference.ndim < 2 or not np.isfinite(difference).all():

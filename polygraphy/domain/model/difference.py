@@ -189,8 +189,8 @@ def _identity(weight: Weight) -> tuple[Any, ...]:
 
 
 def _weight_change(weight: Weight, reference: Weight) -> tuple[str, str] | None:
-    """Return kind and text of the difference between two weights of one name; None if they are
-    equal.
+    """Return kind and text of the difference between two weights of one name, or None.
+    The result is None if they are equal.
     """
     if (weight.dtype, weight.shape) != (reference.dtype, reference.shape):
         return f"{weight.dtype} {weight.shape}", f"{reference.dtype} {reference.shape}"

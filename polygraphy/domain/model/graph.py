@@ -237,8 +237,8 @@ _NUMBERS = {
 
 
 def constant_weight(node: Node) -> Weight | None:
-    """Return the weight that a Constant node holds, named after its output; None for other nodes,
-    or if a caller supplies the value.
+    """Return the weight that a Constant node holds, named after its output, or None.
+    The result is None for other nodes, or if a caller supplies the value.
     """
     if node.op != "Constant" or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
         return None
@@ -398,8 +398,8 @@ def _graph_text(graph: Graph) -> str:
 
 
 def weight_digest(weight: Weight, narrow: str | None = None) -> str:
-    """Return a digest that is equal for weights of equal type, shape and values; floating-point
-    values are rounded to `narrow` if set.
+    """Return a digest that is equal for weights of equal type, shape and values.
+    Floating-point values are rounded to `narrow` if set.
     """
     rounded = narrow is not None and weight.dtype in FLOATS
     head = f"{narrow if rounded else weight.dtype} {weight.shape} "

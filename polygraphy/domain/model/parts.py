@@ -41,8 +41,8 @@ class PartsGraph(Protocol):
         """Return the node that computes a tensor; None unless it is a standard operator."""
 
     def shape(self, tensor: str) -> Sequence[Dim] | None:
-        """Return the dimensions of a tensor: names for dynamic ones, None for unknown ones; None if
-        the rank is unknown.
+        """Return the dimensions of a tensor: names for dynamic ones, None for unknown ones.
+        The result is None if the rank is unknown.
         """
 
     def constant(self, tensor: str) -> Array | None:
@@ -149,8 +149,8 @@ class _Reader:
         return None
 
     def _read_combination(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of an elementwise node with two computed inputs; None if
-        it has one part, or the inputs are broadcast."""
+        """Return the layout of the output of an elementwise node with two computed inputs.
+        The result is None if it has one part, or the inputs are broadcast."""
         shapes = [self._graph.shape(name) for name in node.inputs]
         if None in shapes or shapes[0] != shapes[1] or None in (shapes[0] or ()):
             return None
@@ -183,8 +183,8 @@ class _Reader:
         return tensor
 
     def _read_elementwise(self, tensor: str, node: Maker, at: int, depth: int) -> Layout | None:
-        """Return the layout of the output of an elementwise node, from that of its input; None
-        if it has one part.
+        """Return the layout of the output of an elementwise node, from that of its input, or None.
+        The result is None if it has one part.
         """
         read = node.inputs[at]
         elementwise = self.layout(read, depth)
@@ -403,8 +403,8 @@ class _Reader:
         return self._read_move("choose", node, depth, (int(node.attributes.get("axis", default)),))
 
     def _read_pad(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of Pad with a constant; None for other modes or
-        unknown pads.
+        """Return the layout of the output of Pad with a constant, or None.
+        The result is None for other modes or unknown pads.
         """
         if node.attributes.get("mode", "constant") != "constant":
             return None
@@ -416,8 +416,8 @@ class _Reader:
         return evolve(move, operands=(*move.operands, padding))
 
     def _read_where(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of Where; a constant becomes a value that fills the other
-        input. None if both are constants."""
+        """Return the layout of the output of Where.
+        A constant becomes a value that fills the other input. None if both are constants."""
         if len(node.inputs) != 3:
             return None
         constant = [self._graph.is_constant(name) for name in node.inputs[1:]]
@@ -466,15 +466,15 @@ class _Reader:
         return new_layout
 
     def _read_branches(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of an output of If: that of the first branch whose output has
-        parts; None if there is none."""
+        """Return the layout of an output of If: that of the first branch whose output has parts.
+        The result is None if there is none."""
         at = list(node.outputs).index(tensor)
         layouts = [self.layout(names[at], depth) for names in node.bodies if at < len(names)]
         return next((layout for layout in layouts if not layout.is_plain), None)
 
     def _read_sequence(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of ConcatFromSequence; None if the tensors of the
-        sequence are unknown."""
+        """Return the layout of the output of ConcatFromSequence, or None.
+        The result is None if the tensors of the sequence are unknown."""
         maker = self._graph.maker(node.inputs[0])
         axis = node.attributes.get("axis")
         if maker is None or maker.op != "SequenceConstruct" or axis is None:
@@ -490,8 +490,7 @@ class _Reader:
 
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of ScatterElements or ScatterND, which mixes two
-        inputs.
-        """
+        inputs."""
         fills = self._finite(node.inputs[0]) if self._graph.is_constant(node.inputs[0]) else ()
         return evolve(self._plain_layout(tensor, depth), is_mixed=True, fills=fills)
 

@@ -58,8 +58,8 @@ def read_by_region(graph: Graph, tensor: str, surviving: Collection[str]) -> set
 
 
 def missing_nodes(graph: Graph, region: Sequence[int], executed: Graph, tensor: str) -> list[int]:
-    """Return the nodes of a region that are missing from the executed graph. A last node that
-    remains and only reads a different tensor was not replaced.
+    """Return the nodes of a region that are missing from the executed graph.
+    A last node that remains and only reads a different tensor was not replaced.
     """
     nodes, makers = graph.nodes, executed.producers
     if len(region) < 2 or tensor not in makers:

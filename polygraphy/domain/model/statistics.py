@@ -17,8 +17,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def multiply_accumulates(node: Node, shapes: Shapes) -> int | None:
-    """Return the number of multiply-accumulate operations of a node in `COUNTED_OPS`; None if
-    unknown.
+    """Return the number of multiply-accumulate operations of a node in `COUNTED_OPS`, or None.
+    The result is None if unknown.
 
     Args:
         node: the node.

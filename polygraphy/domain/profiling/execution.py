@@ -159,8 +159,8 @@ class ExecutionProfile:
 
     @property
     def outside_time(self) -> float | None:
-        """Return the median time of a run outside its nodes, in microseconds; None if runs were not
-        measured."""
+        """Return the median time of a run outside its nodes, in microseconds, or None.
+        The result is None if runs were not measured."""
         if not self.run_times:
             return None
         return median(time - inside for time, inside in zip(self.run_times, self._times_inside()))

@@ -168,8 +168,8 @@ def _verb(cause: Cause) -> str:
 
 
 def find_causes(table: ProfileTable) -> list[Cause]:
-    """Return the causes of the difference: inserted nodes, time outside nodes, and rows; rows with
-    the same operators in both profiles are merged."""
+    """Return the causes of the difference: inserted nodes, time outside nodes, and rows.
+    Rows with the same operators in both profiles are merged."""
     causes = []
     kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}
     for row in table.rows:

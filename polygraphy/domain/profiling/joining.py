@@ -174,8 +174,8 @@ class _ProfileJoin:
         return names
 
     def _tensor_of_blocked(self, executed: ExecutedNode) -> str | None:
-        """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes;
-        None if its name shows none.
+        """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes.
+        The result is None if its name shows none.
 
         Such a node is named after the convolution, even if it also adds another tensor to the
         result and computes the activation after that.
@@ -195,8 +195,8 @@ class _ProfileJoin:
         return total if activated is None or self._is_executed(activated) else activated
 
     def _next_of(self, tensor: str, ops: Iterable[str]) -> str | None:
-        """Return the output of the only reader of a tensor with some operator; None if there is
-        not exactly one.
+        """Return the output of the only reader of a tensor with some operator, or None.
+        The result is None if there is not exactly one.
         """
         readers = self.readers.get(tensor, [])
         readers_of_type = [
@@ -295,8 +295,9 @@ class _ProfileJoin:
         known_names: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> list[list[int]]:
-        """Return executed nodes that are connected by tensors that the model does not have. Two
-        nodes whose origins are known are connected only if one has all the origins of the other.
+        """Return executed nodes that are connected by tensors that the model does not have.
+        Two nodes whose origins are known are connected only if one has all the origins of the
+        other.
         """
         parents = list(range(len(produced)))
 

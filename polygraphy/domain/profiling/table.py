@@ -74,8 +74,8 @@ class Cell:
 
     @property
     def ops(self) -> str:
-        """Return the executed operators as text: ``Conv``, or ``8 Cast, Add``; empty
-        without any.
+        """Return the executed operators as text:
+        ``Conv``, or ``8 Cast, Add``; empty without any.
         """
         counts = Counter(self.executed)
         return ", ".join(op if count == 1 else f"{count} {op}" for op, count in counts.items())
@@ -340,8 +340,8 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
 def _node_rows(
     model: ModelNodes, profiles: Sequence[ExecutionProfile], joins: Sequence[Join]
 ) -> list[TimeRow]:
-    """Return the rows of model nodes: the connected parts of the groups of all profiles. A node
-    that several groups of a profile compute does not connect them.
+    """Return the rows of model nodes: the connected parts of the groups of all profiles.
+    A node that several groups of a profile compute does not connect them.
     """
     parents = list(range(len(model.nodes)))
 

@@ -197,8 +197,8 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 
 
 def changed_elements(site: Site) -> int:
-    """Return how many codes of a weight were not rounded from the reference; 0 for blocks, because
-    some quantizers choose codes by their effect on outputs."""
+    """Return how many codes of a weight were not rounded from the reference.
+    The result is 0 for blocks, because some quantizers choose codes by their effect on outputs."""
     scheme, codes, exact = site.scheme, site.codes, site.exact
     if site.kind == "activation" or scheme is None or codes is None or exact is None:
         return 0
@@ -265,8 +265,8 @@ def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
 
 
 def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:
-    """Return whether a range leaves about as much unused at one end as it clips at the other. A
-    range for different data clips more than it leaves unused."""
+    """Return whether a range leaves about as much unused at one end as it clips at the other.
+    A range for different data clips more than it leaves unused."""
     least, most = loss.spread
     below, above = low - least, most - high
     cut, free = (below, -above) if below > above else (above, -below)
@@ -360,8 +360,8 @@ def explains_bias(bias: Site, operand: Site, loss: SiteLoss) -> bool:
 
 
 def bias_for_products(bias: Site, operands: Sequence[Site]) -> Site | None:
-    """Return a bias as integer kernels read it, with the product of the scales of both operands;
-    None if it is stored for that product.
+    """Return a bias as integer kernels read it, with the product of the scales of both operands.
+    The result is None if it is stored for that product.
     """
     scheme, codes = bias.scheme, bias.codes
     schemes = [site.scheme for site in operands if site.scheme is not None]

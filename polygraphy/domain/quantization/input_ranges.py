@@ -71,8 +71,8 @@ def _scaled_copies(graph: Graph, name: str) -> Iterator[tuple[str, Array, Array]
 def _scale(
     graph: Graph, node: Node, tensor: str, factor: Array, offset: Array
 ) -> tuple[Array, Array] | None:
-    """Return factor and offset of the output of a node that reads a scaled copy; None if the output
-    is something else."""
+    """Return factor and offset of the output of a node that reads a scaled copy, or None.
+    The result is None if the output is something else."""
     if node.op in MOVES and node.inputs[:1] == (tensor,):
         return factor, offset
     if node.op not in ("Add", "Div", "Mul", "Sub") or len(node.inputs) != 2:

@@ -36,8 +36,8 @@ class Tool:
 
 
 def excluded_names(nodes: Sequence[FloatNode], kept_names: Sequence[str]) -> list[str]:
-    """Return the names by which the quantizer knows nodes; a node without one gets the name of its
-    first output.
+    """Return the names by which the quantizer knows nodes.
+    A node without one gets the name of its first output.
 
     Args:
         nodes: the nodes of a model.
@@ -106,8 +106,8 @@ def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = F
 def halves_another_range(
     producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], without: Collection[str]
 ) -> bool:
-    """Return whether excluded nodes have weights in half of the int8 range. NNCF then halves the
-    range of the next quantized weights instead."""
+    """Return whether excluded nodes have weights in half of the int8 range.
+    NNCF then halves the range of the next quantized weights instead."""
     if producer != "nncf":
         return False
     half = {

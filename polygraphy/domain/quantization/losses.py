@@ -146,8 +146,8 @@ def _best_schemes(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tup
 
 
 def weight_loss(site: Site) -> SiteLoss | None:
-    """Return the quantization loss of a weight in its worst channel; None if the float weight is
-    unknown.
+    """Return the quantization loss of a weight in its worst channel, or None.
+    The result is None if the float weight is unknown.
     """
     if site.exact is None or site.values is None or site.exact.shape != site.values.shape:
         return None
@@ -199,9 +199,9 @@ def with_worst_channels(site: Site, most: int) -> Site:
 
 
 def best_scheme_by_channels(site: Site, most: int) -> Scheme | None:
-    """Return the scheme of equal granularity with the smallest loss for a weight; None if its float
-    weight is unknown. At most about `most` elements are quantized at once, if channels do not share
-    a scale.
+    """Return the scheme of equal granularity with the smallest loss for a weight, or None.
+    The result is None if its float weight is unknown. At most about `most` elements are quantized
+    at once, if channels do not share a scale.
     """
     axis = _axis_of_channels(site)
     if axis is None or site.exact is None:
@@ -227,8 +227,8 @@ def best_scheme_by_channels(site: Site, most: int) -> Scheme | None:
 
 
 def _axis_of_channels(site: Site) -> int | None:
-    """Return the axis of a weight along which no elements share a scale; None if there is none, or
-    the float weight is unknown."""
+    """Return the axis of a weight along which no elements share a scale, or None.
+    The result is None if there is none, or the float weight is unknown."""
     scheme, exact, values = site.scheme, site.exact, site.values
     if scheme is None or exact is None or values is None or exact.shape != values.shape:
         return None
@@ -270,8 +270,8 @@ def _take_channels(site: Site, axis: int, ats: Array) -> Site:
 def _with_shared_scale(
     exact: Array, values: Array, scheme: Scheme, axis: int
 ) -> tuple[float, float] | None:
-    """Return the loss of a weight's worst channel, and its loss with its own scale; None if that
-    cannot be compared."""
+    """Return the loss of a weight's worst channel, and its loss with its own scale, or None.
+    The result is None if that cannot be compared."""
     if exact.ndim < 2 or scheme.stored_type.minifloat is not None:
         return None
     rows, read = (
@@ -351,8 +351,8 @@ def _axes_of_group(exact: Array, scheme: Scheme) -> tuple[int, ...]:
 
 
 def _rms_along(array: Array, axes: tuple[int, ...]) -> Array:
-    """Return the root mean square over some axes, flattened over the remaining ones; 0 for an empty
-    array."""
+    """Return the root mean square over some axes, flattened over the remaining ones.
+    The result is 0 for an empty array."""
     if not array.size:
         return np.zeros(1)
     return np.atleast_1d(np.sqrt(np.mean(np.square(array), axes))).reshape(-1)
@@ -364,9 +364,8 @@ def _rms(array: Array) -> float:
 
 
 def _relative_error(error: Array, array: Array) -> float:
-    """Return the RMS of an error relative to that of an array; infinite if the error is not
-    finite.
-    """
+    """Return the RMS of an error relative to that of an array.
+    The result is infinite if the error is not finite."""
     with np.errstate(all="ignore"):
         size, off = _rms(array), _rms(error)
     if not np.isfinite(off):

@@ -168,8 +168,8 @@ def disagreement(outputs: Outputs, reference: Outputs) -> float:
 
 
 def divergence(outputs: Outputs, reference: Outputs) -> float:
-    """Return the mean Kullback-Leibler divergence along the last axis, in the worst output; logits
-    are passed through a softmax.
+    """Return the mean Kullback-Leibler divergence along the last axis, in the worst output.
+    Logits are passed through a softmax.
     """
     means = []
     for name in reference:

@@ -102,8 +102,9 @@ class Rules:
 
     @property
     def candidates(self) -> list[str]:
-        """Return the nodes whose exclusion has an effect. A Relu or Clip that the quantizer removed
-        has none: without it, its input is quantized instead."""
+        """Return the nodes whose exclusion has an effect.
+        A Relu or Clip that the quantizer removed has none: without it, its input is quantized
+        instead."""
         names = {name for site in self.sites for name in (site.name, site.name + RAW)}
         return [
             node.name
@@ -215,8 +216,8 @@ def _without_moves(
 
 
 def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:
-    """Return, by node, the corrected bias that an Add after it adds; these Add nodes are removed
-    from `asks`."""
+    """Return, by node, the corrected bias that an Add after it adds.
+    These Add nodes are removed from `asks`."""
     makers = {name: node.name for node in nodes for name in node.makes}
     biases = {}
     for node in nodes:

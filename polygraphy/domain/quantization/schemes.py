@@ -97,8 +97,8 @@ class Scheme:
 
     @property
     def has_invalid_scale(self) -> bool:
-        """Return whether a scale is not finite, or the only one is not positive. Of several, some
-        may be 0, for zeros, or negative, as quantizers of blocks write them.
+        """Return whether a scale is not finite, or the only one is not positive.
+        Of several, some may be 0, for zeros, or negative, as quantizers of blocks write them.
         """
         if not np.all(np.isfinite(self.scale)):
             return True
@@ -131,8 +131,9 @@ class Scheme:
         return low, (self.stored_type.most - self.zero_point) * self.scale
 
     def _split_blocks(self, array: Array) -> tuple[Array, Array, Array]:
-        """Return an array with scale and zero point in shapes that broadcast to it; blocks that
-        fill it become an axis, because repeated numbers would take twice the memory of the array.
+        """Return an array with scale and zero point in shapes that broadcast to it.
+        Blocks that fill it become an axis, because repeated numbers would take twice the memory of
+        the array.
         """
         axis, shape = self.axis % max(array.ndim, 1), np.shape(self.scale)
         is_alike = len(shape) == array.ndim and shape == np.shape(self.zero_point)

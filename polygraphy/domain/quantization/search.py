@@ -306,8 +306,8 @@ class SetSearch:
         return None, is_complete
 
     def _has_few_sites(self, sets: Sequence[int], most: int, counts_known: bool = False) -> bool:
-        """Return whether sets of nodes leave at most `most` different sets of sites quantized; sets
-        that were run count only with `counts_known`."""
+        """Return whether sets of nodes leave at most `most` different sets of sites quantized.
+        Sets that were run count only with `counts_known`."""
         different: set[int] = set()
         for without in sets:
             sites = self.sites(without)

@@ -21,8 +21,8 @@ _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--valida
 
 
 def diagnosis_command(command: str) -> str:
-    """Return the command that finds the node at fault for a run whose outputs differ; empty if
-    diagnose does not support its options.
+    """Return the command that finds the node at fault for a run whose outputs differ.
+    The result is empty if diagnose does not support its options.
     """
     return _diagnosis(
         command,
@@ -34,22 +34,22 @@ def diagnosis_command(command: str) -> str:
 
 
 def nan_diagnosis_command(command: str) -> str:
-    """Return the command that finds the source of the first NaN or infinity in a run; empty if
-    diagnose does not support its options.
+    """Return the command that finds the source of the first NaN or infinity in a run.
+    The result is empty if diagnose does not support its options.
     """
     return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
 
 
 def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
-    """Return the command line that diagnoses a run; empty if diagnose does not support its
-    options; see `_diagnosis_words`."""
+    """Return the command line that diagnoses a run.
+    The result is empty if diagnose does not support its options; see `_diagnosis_words`."""
     words = _diagnosis_words(command, known_pairs)
     return _command_line("diagnose", words[2:]) if words else ""
 
 
 def _diagnosis_words(command: str, known_pairs: Collection[tuple[int, ...]]) -> list[str]:
-    """Return the words of the command that diagnoses a run; empty if diagnose does not support its
-    options.
+    """Return the words of the command that diagnoses a run.
+    The result is empty if diagnose does not support its options.
 
     Args:
         command: the command line of the run.
@@ -85,8 +85,9 @@ _TOLERANCES = frozenset({"--rtol", "--rel-tol", "--atol", "--abs-tol"})
 
 
 def _command_line(command: str, *parts: Mapping[str, str] | Sequence[str]) -> str:
-    """Return a command line; see the port. It is imported late, because every program imports this
-    module when it starts, and most print no command."""
+    """Return a command line; see the port.
+    It is imported late, because every program imports this module when it starts, and most print
+    no command."""
     from polygraphy.domain.ports import command_line
 
     return command_line(command, *parts)
@@ -125,8 +126,8 @@ def add_options(command: str, *options: str) -> str:
 
 
 def crash_advice(command: str, model: str) -> str:
-    """Return a sentence with the command that finds the node at which a command crashes; empty
-    without one.
+    """Return a sentence with the command that finds the node at which a command crashes.
+    The result is empty without one.
 
     Args:
         command: the command line that crashes.

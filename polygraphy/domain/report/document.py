@@ -258,8 +258,7 @@ _UNFINISHED = "Unfinished"
 
 def unfinished(command: str, started: str, environment: Environment) -> Document:
     """Return the document of a program that runs, which remains if the program cannot replace
-    it.
-    """
+    it."""
     problem = Problem(
         _UNFINISHED,
         "The program has no result: it crashed, was killed, or still runs. See its log.",
@@ -365,8 +364,7 @@ class Recorder:
 
     def look_closer(self, detail: Detail) -> None:
         """Record more details from now on: every metric of outputs, and `detail` for failed
-        ones.
-        """
+        ones."""
         self.detail = detail
 
     @cached_property

@@ -514,8 +514,9 @@ def _is_coarse(failing: Sequence[OutputRow]) -> bool:
 
 
 def passing_threshold(comparisons: Sequence[Comparison]) -> str:
-    """Return the smallest threshold of a metric that lets all failed outputs pass; empty if larger
-    is better, and for tolerances, because a wider tolerance would hide faults.
+    """Return the smallest threshold of a metric that lets all failed outputs pass.
+    The result is empty if larger is better, and for tolerances, because a wider tolerance would
+    hide faults.
     """
     failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     metrics = {getattr(row.limit, "metric", None) for row in failing}

@@ -106,8 +106,8 @@ def _unpack_choice(choice: TopK) -> tuple[int, int]:
 
 
 def _indices(name: str, value: Any, choice: TopK) -> npt.NDArray[np.intp]:
-    """Return the indices of the largest elements of an output; UsageError if they cannot be
-    selected.
+    """Return the indices of the largest elements of an output.
+    Raise UsageError if they cannot be selected.
     """
     k, axis = _unpack_choice(choice)
     array = np.asarray(value)

@@ -70,8 +70,8 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         return super().__getitem__(self.index_of(key))[1]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Replace the entry at a position, or the values of the first entry with a key; a new key
-        is appended.
+        """Replace the entry at a position, or the values of the first entry with a key.
+        A new key is appended.
         """
         if _is_position(key):
             super().__setitem__(key, value)
@@ -369,8 +369,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         runtime: float | None = None,
         runner_name: str | None = None,
     ) -> None:
-        """Add a run computed elsewhere: one dictionary of output arrays per iteration; a run of the
-        same name is replaced.
+        """Add a run computed elsewhere: one dictionary of output arrays per iteration.
+        A run of the same name is replaced.
 
         Args:
             out_list: per iteration a dictionary from output names to arrays.
@@ -420,8 +420,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
 
     @classmethod
     def load(cls, src: PathOrFile) -> RunResults:
-        """Return the saved results of runners; see `Storable.load`. A path is kept as their
-        origin.
+        """Return the saved results of runners; see `Storable.load`.
+        A path is kept as their origin.
         """
         results = super().load(src)
         if isinstance(src, (str, Path)):
@@ -454,8 +454,8 @@ class OutputValidity:
     uniform: str = ""
 
     def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
-        """Return a description of the NaN and infinite elements, with the first position; empty if
-        there are none.
+        """Return a description of the NaN and infinite elements, with the first position.
+        The result is empty if there are none.
         """
         looked_for = (
             ("NaN", self.nan, self.first_nan, check_nan),
@@ -469,15 +469,16 @@ class OutputValidity:
 
 
 def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
-    """Return the validity of each output, with its numbers of NaN and infinite elements; integers
-    and strings have none.
+    """Return the validity of each output, with its numbers of NaN and infinite elements.
+    Integers and strings have none.
     """
     return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
 
 
 def uniformity(array: np.ndarray[Any, Any]) -> str:
-    """Return why an output proves little: ``empty``, ``all 0``, or another constant; empty if
-    elements differ, and for a single nonzero element."""
+    """Return why an output proves little:
+    ``empty``, ``all 0``, or another constant; empty if elements differ, and for a single nonzero
+    element."""
     if not array.size:
         return "empty"
     first = array.flat[0]
@@ -528,8 +529,8 @@ _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 
 def kind_of_runner(name: str) -> str:
-    """Return the name of a runner without number and time: ``onnxrt-runner``; names without them
-    are unchanged."""
+    """Return the name of a runner without number and time:
+    ``onnxrt-runner``; names without them are unchanged."""
     return _NUMBER_AND_TIME.sub("", name)
 
 
@@ -565,8 +566,8 @@ _FRAMEWORKS = {"pyt": "torch"}
 
 
 def short_names(names: Iterable[str]) -> list[str]:
-    """Return short names of runners that stay the same between runs: ``onnxrt``, and ``onnxrt (2)``
-    for the next of its kind."""
+    """Return short names of runners that stay the same between runs:
+    ``onnxrt``, and ``onnxrt (2)`` for the next of its kind."""
     counts: dict[str, int] = {}
     short = []
     for name in names:

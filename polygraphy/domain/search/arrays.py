@@ -58,8 +58,8 @@ class ArraySearch:
     tries: int
 
     def result(self) -> tuple[str, Any] | None:
-        """Return the name and the elements of an array that gives the expected result; None if
-        there is none."""
+        """Return the name and the elements of an array that gives the expected result, or None.
+        The result is None if there is none."""
         searches = (self._change_factor, self._change_one_element, self._change_all)
         effects: dict[str, Any] = {}
         for search in searches:
@@ -169,8 +169,8 @@ class ArraySearch:
         return array
 
     def _effects(self, name: str, start: Any) -> tuple[Any, Any] | None:
-        """Return the result for an array, and how much each element changes it; None if the array
-        is too large, or has no comparable result.
+        """Return the result for an array, and how much each element changes it, or None.
+        The result is None if the array is too large, or has no comparable result.
         """
         if start.size > _ELEMENTS or start.size >= self.tries:
             return None
@@ -223,9 +223,8 @@ def _overlap(vector: Any, columns: Any) -> Any:
 
 
 def _likeness(vector: Any, columns: Any) -> Any:
-    """Return, by column, how parallel it is to a vector: 1 for a multiple, 0 if orthogonal
-    or zero.
-    """
+    """Return, by column, how parallel it is to a vector: 1 for a multiple, 0 if orthogonal or
+    zero."""
     sizes = np.linalg.norm(columns, axis=0) * np.linalg.norm(vector)
     return np.abs(vector @ columns) / np.where(sizes > 0, sizes, np.inf)
 

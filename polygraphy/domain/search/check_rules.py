@@ -120,9 +120,9 @@ class Failure:
         return {name: output for name, output in self.outputs.items() if output is not None}
 
     def is_like(self, first: Failure) -> bool:
-        """Return whether this failure may have the same cause as the first one. Different outputs
-        may fail, but not only ones that passed at first, and NaN is no difference; outputs
-        without a partner count only if they failed at first."""
+        """Return whether this failure may have the same cause as the first one.
+        Different outputs may fail, but not only ones that passed at first, and NaN is no
+        difference; outputs without a partner count only if they failed at first."""
         if self.code != first.code:
             return False
         common, all_ = len(self.words & first.words), len(self.words | first.words)

@@ -30,9 +30,8 @@ class IterationRecord:
     state: Mapping[str, Any] = Factory(dict)
 
     def is_about(self, state: Mapping[str, Any]) -> bool:
-        """Return whether the record belongs to the same check, judged by the fields that
-        both have.
-        """
+        """Return whether the record belongs to the same check, judged by the fields that both
+        have."""
         return all(self.state[name] == value for name, value in state.items() if name in self.state)
 
     @property
@@ -42,8 +41,8 @@ class IterationRecord:
 
     @staticmethod
     def outcome_of(success: bool | None) -> Outcome:
-        """Return the outcome for a value of `success`: True passed, False failed, None is
-        unresolved."""
+        """Return the outcome for a value of `success`:
+        True passed, False failed, None is unresolved."""
         return next(outcome for outcome, passed in _SUCCESS.items() if passed is success)
 
 

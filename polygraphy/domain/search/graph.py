@@ -138,8 +138,8 @@ class _BisectionState:
         return next(((node,) for _, node in scored if self._is_new((node,))), None)
 
     def _group(self, listed: Sequence[int], total: int) -> tuple[int, ...] | None:
-        """Return the last nodes of a part with about half of the suspects; None if that part was
-        tested before."""
+        """Return the last nodes of a part with about half of the suspects, or None.
+        The result is None if that part was tested before."""
         nodes = 0
         chosen: list[int] = []
         for node in listed:

@@ -72,8 +72,8 @@ class Budget:
     free_weights: int = 0
 
     def memory_units(self, tensors: int, weights: int) -> int:
-        """Return the memory that a segment needs, in units of the budget; `tensors` and `weights`
-        are bytes for one runner and one copy.
+        """Return the memory that a segment needs, in units of the budget.
+        `tensors` and `weights` are bytes for one runner and one copy.
         """
         copies = self.weight_copies * weights - self.free_weights
         return self.runners * tensors + max(copies, 0)

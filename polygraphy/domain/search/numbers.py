@@ -11,8 +11,8 @@ Test = Callable[[int], Outcome]
 
 
 def first_good(most: int, test: Test) -> int | None:
-    """Return the smallest good number by bisection, assuming that all larger ones are good; None if
-    none is.
+    """Return the smallest good number by bisection, assuming that all larger ones are good.
+    The result is None if none is.
 
     At most ``2 + log2(most + 1)`` numbers are tested if all answers are clear, and one more for
     each answer that is not. If larger numbers are not always good, the result is a good number just

@@ -181,8 +181,8 @@ that do not compute in half precision."""
 def healing_passes(
     passes: Sequence[str], heals: Heals, *, is_ranked: bool = False
 ) -> list[str] | None:
-    """Return the fewest passes of a backend to disable so that the fault disappears; None if it
-    remains without all. See `smallest_good_set`.
+    """Return the fewest passes of a backend to disable so that the fault disappears, or None.
+    The result is None if it remains without all. See `smallest_good_set`.
     """
 
     def test(some: Sequence[str]) -> Outcome:

@@ -23,8 +23,8 @@ _HIDDEN = -1e3
 
 
 def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
-    """Return a mask of the positions that a step hides from all others, [batch, positions]; None if
-    it hides none."""
+    """Return a mask of the positions that a step hides from all others, [batch, positions].
+    The result is None if it hides none."""
     for name in plan.roles.inputs_of(MASK):
         mask = feed.get(name)
         if mask is None or getattr(mask, "ndim", 0) < 2:
@@ -74,8 +74,8 @@ def zero_hidden_positions(outputs: Mapping[str, Any], facts: StepFacts | None) -
 
 
 def fit_state(value: Any, like: Any, pair: StatePair) -> Any | None:
-    """Return a state cut or padded along the position axis to fit another model; None if the shapes
-    do not allow it.
+    """Return a state cut or padded along the position axis to fit another model, or None.
+    The result is None if the shapes do not allow it.
 
     Args:
         value: the state.
@@ -114,8 +114,8 @@ def padding_length(feeds: Sequence[StepFeed]) -> int:
 
 
 def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | None:
-    """Return the same steps with the first positions hidden by the mask; None without a [batch,
-    positions] mask, or if the first step is too short.
+    """Return the same steps with the first positions hidden by the mask, or None.
+    The result is None without a [batch, positions] mask, or if the first step is too short.
     """
     masks = [
         name for name in plan.roles.inputs_of(MASK) if getattr(feeds[0].get(name), "ndim", 0) == 2
@@ -187,8 +187,8 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
 
 
 def last_part(value: Any, expected: Any) -> Any:
-    """Return the last positions of `expected`, cut to the shape of `value`; None if `value` is
-    larger along an axis, or several axes differ."""
+    """Return the last positions of `expected`, cut to the shape of `value`, or None.
+    The result is None if `value` is larger along an axis, or several axes differ."""
     if value.ndim != expected.ndim:
         return None
     slices: list[Any] = []
@@ -213,8 +213,8 @@ def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:
 
 
 def first_part(value: Any, longer: Any) -> Any:
-    """Return the first positions of `longer`, cut to the shape of `value`; None if `value` is
-    larger along an axis."""
+    """Return the first positions of `longer`, cut to the shape of `value`, or None.
+    The result is None if `value` is larger along an axis."""
     if value.ndim != longer.ndim:
         return None
     if any(new > old for new, old in zip(value.shape, longer.shape)):

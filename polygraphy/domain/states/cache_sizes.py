@@ -93,8 +93,8 @@ class _Widths:
         }
 
     def head_size(self, node: Node, heads: int) -> int:
-        """Return the number of elements of a head of an attention node, as its cache stores them;
-        0 if it is unknown.
+        """Return the number of elements of a head of an attention node, as its cache stores them.
+        The result is 0 if it is unknown.
         """
         keys = node.inputs[1] if len(node.inputs) > 1 else ""
         if keys:

@@ -222,8 +222,8 @@ class StepLoader:
         return self._first
 
     def __iter__(self) -> Iterator[StepFeed]:
-        """Return the feeds from the first step on; the model must be described before the first
-        is taken.
+        """Return the feeds from the first step on.
+        The model must be described before the first is taken.
         """
         self._first_graph()  # Report errors of the first model before a backend loads anything.
         return self._feeds()
@@ -387,8 +387,8 @@ class StepLoader:
         return None
 
     def _check_shapes(self, plan: StatePlan) -> dict[str, Sequence[int]]:
-        """Return the shapes that the user set; raise an error if the model does not have such an
-        input, or if it has a different shape.
+        """Return the shapes that the user set.
+        Raise an error if the model does not have such an input, or if it has a different shape.
         """
         shapes = _data_loader_shapes(self._data)
         names = {*plan.inputs, *plan.for_step(0).inputs}
@@ -643,8 +643,8 @@ def conflicts_in(graph: Graph, config: object = None) -> list[Conflict]:
 
 @port
 def read_graph(model: Any) -> Graph | None:
-    """Return the graph of a model with its nodes and their attributes; None for a model that is not
-    ONNX.
+    """Return the graph of a model with its nodes and their attributes, or None.
+    The result is None for a model that is not ONNX.
 
     Args:
         model: a path, or a model in memory.

@@ -98,8 +98,8 @@ class StepFeed(dict[str, Any]):
         return StepFeed(arrays, self.step, self.pairs, self.names)
 
     def rename_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the outputs of a step with the names of later steps. Those of a program that has
-        other names come in the order of the ONNX model.
+        """Return the outputs of a step with the names of later steps.
+        Those of a program that has other names come in the order of the ONNX model.
         """
         if self.names:
             return {self.names.get(name, name): array for name, array in outputs.items()}

@@ -55,8 +55,8 @@ def stem_of(name: str) -> tuple[str, ...]:
 
 
 def pairs_by_name(outputs: Sequence[str], inputs: Sequence[str]) -> dict[str, str]:
-    """Return, by output, the input that continues it, from names alone; ambiguous names are
-    skipped.
+    """Return, by output, the input that continues it, from names alone.
+    Ambiguous names are skipped.
     """
     by_stem: dict[tuple[str, ...], list[str]] = {}
     for name in inputs:

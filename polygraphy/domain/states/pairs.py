@@ -389,8 +389,8 @@ def _origins(
 
 
 def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
-    """Return the pair of an output and the input at the end of the path back; None if it is not a
-    state.
+    """Return the pair of an output and the input at the end of the path back, or None.
+    The result is None if it is not a state.
     """
     name_fits = bool(pairs_by_name([output.name], [read.name]))
     axis = step.axis if step.kind in (GROWS, SLOTS, RING) else None
@@ -412,8 +412,9 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
 
 
 def _slot_axis(read: Tensor, axis: int | None) -> int | None:
-    """Return the axis of the slots. If indices over several axes leave it open, it is second to
-    last, as in [batch, heads, slots, size]; None if it is unknown."""
+    """Return the axis of the slots.
+    If indices over several axes leave it open, it is second to last, as in [batch, heads, slots,
+    size]; None if it is unknown."""
     shape = read.shape
     if shape is None:
         return axis
@@ -427,8 +428,7 @@ def _slot_axis(read: Tensor, axis: int | None) -> int | None:
 
 def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]:
     """Return kind and axis of a concatenated state: it grows unless the input has a fixed
-    length.
-    """
+    length."""
     shape, new_indices = read.shape, output.shape
     axis = step.axis
     if shape is None:
@@ -563,8 +563,8 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 
 
 def _axis_nearest_output(step: _Step, axis: int) -> int | None:
-    """Return the axis of a state: `axis`, unless an operator nearer to the output determines it;
-    None if that one is unknown."""
+    """Return the axis of a state:
+    `axis`, unless an operator nearer to the output determines it; None if that one is unknown."""
     return axis if step.kind is None else step.axis
 
 
@@ -579,8 +579,8 @@ def _axis_before_transpose(node: Node, axis: int | None) -> int | None:
 
 
 def _maker_label(graph: Graph, output: str) -> str:
-    """Return the label of the node that computes an output, through Identity nodes; empty if
-    there is none.
+    """Return the label of the node that computes an output, through Identity nodes.
+    The result is empty if there is none.
     """
     node = graph.makers.get(output)
     while node is not None and node.op == "Identity" and node.inputs:

@@ -191,8 +191,8 @@ class StatePlan:
         return sizes
 
     def set_batch(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Set the batch size from the shapes of tokens or chunks; equal dimension names have equal
-        sizes.
+        """Set the batch size from the shapes of tokens or chunks.
+        Equal dimension names have equal sizes.
         """
         for name in (*self.roles.inputs_of(TOKENS), *self.roles.inputs_of(CHUNK)):
             dims, shape = self.inputs[name].shape or (), shapes.get(name, ())

@@ -103,8 +103,8 @@ class Positions:
         return int(weight.values.reshape(-1)[0])
 
     def _maker(self, graph: Graph, name: str) -> Node | None:
-        """Return the node that computes a tensor, in its graph or an outer one; None if there is
-        none."""
+        """Return the node that computes a tensor, in its graph or an outer one, or None.
+        The result is None if there is none."""
         maker = self._makers[id(graph)].get(name)
         return self._makers[id(self.graph)].get(name) if maker is None else maker
 
@@ -119,9 +119,8 @@ class Positions:
         return max(rows - offset, 0) if offset is not None and rows > 1 else 0
 
     def _window(self, graph: Graph, node: Node) -> int:
-        """Return the width of the window that a comparison of positions allows; 0 if it is not
-        one.
-        """
+        """Return the width of the window that a comparison of positions allows.
+        The result is 0 if it is not one."""
         if any(self.offset(graph, name) is None for name in node.inputs):
             return 0
         for name in node.inputs:

@@ -238,8 +238,8 @@ def _find_tokens(free: Sequence[Tensor], roles: dict[str, str]) -> None:
 def _capacity(
     pairs: Sequence[StatePair], tensors: Mapping[str, Tensor], roles: Mapping[str, str]
 ) -> int | None:
-    """Return the number of positions in the shortest state with fixed slots; None if there is
-    none."""
+    """Return the number of positions in the shortest state with fixed slots, or None.
+    The result is None if there is none."""
     lengths = []
     for pair in pairs:
         shape = tensors[pair.input].shape if pair.input in tensors else None

@@ -63,8 +63,8 @@ class Uses:
         return constants
 
     def table(self, name: str) -> tuple[str, int] | None:
-        """Return the weight whose rows a tensor selects, and the number of rows; None if there is
-        none.
+        """Return the weight whose rows a tensor selects, and the number of rows, or None.
+        The result is None if there is none.
         """
         for node, at, _ in self.final_uses(name):
             if node.op == "Gather" and at == 1 and len(self.weights.get(node.inputs[0], ())) >= 2:

@@ -277,8 +277,9 @@ def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
-    """Return the ratio of inference time to the earlier one; None if the cell did not pass, or the
-    times are not comparable because of parallel cells or another machine."""
+    """Return the ratio of inference time to the earlier one, or None.
+    The result is None if the cell did not pass, or the times are not comparable because of
+    parallel cells or another machine."""
     times = (row.inference, before.get("inference"))
     is_alone = not (row.is_shared or before.get("is_shared", True))
     is_here = not (row.is_foreign or before.get("is_foreign", True))
@@ -322,8 +323,8 @@ def groups_of(
     diagnoses: Mapping[str, Mapping[str, Any]],
     saving: Callable[[str], str] = lambda key: "",
 ) -> list[Group]:
-    """Return the causes of failures and of missing references, most cells first. A cell without a
-    cause of its own gets that of another cell of its model with the same error.
+    """Return the causes of failures and of missing references, most cells first.
+    A cell without a cause of its own gets that of another cell of its model with the same error.
 
     Args:
         rows: all cells.

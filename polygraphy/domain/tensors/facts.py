@@ -73,8 +73,9 @@ class Facts(Protocol):
 
     @property
     def is_program(self) -> bool:
-        """Return whether the model is a program from which others are exported. Its outputs are all
-        tensors, which have different names in these; known without reading a file."""
+        """Return whether the model is a program from which others are exported.
+        Its outputs are all tensors, which have different names in these; known without reading a
+        file."""
 
 
 @pickle_as("polygraphy.comparator.struct")

@@ -144,9 +144,8 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
 
 
 def _our_dtype(dtype: Any) -> Any:
-    """Return our data type for one of any library; one without an equivalent is returned
-    unchanged.
-    """
+    """Return our data type for one of any library.
+    One without an equivalent is returned unchanged."""
     try:
         return DataType.from_dtype(dtype)
     except DataTypeConversionException:

@@ -73,8 +73,8 @@ def select_names(
 
 
 def select_any_names(words: Iterable[str], known_names: Collection[str]) -> set[str]:
-    """Return the known names that match some words. Unlike in `select_names`, a word may match
-    none.
+    """Return the known names that match some words.
+    Unlike in `select_names`, a word may match none.
     """
     return {
         name for name in known_names for word in words if name == word or fnmatchcase(name, word)
@@ -116,8 +116,8 @@ def one_line(name: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of options that a user wrote in one text, split as a shell splits them. On
-    Windows, a backslash is part of a path.
+    """Return the words of options that a user wrote in one text, split as a shell splits them.
+    On Windows, a backslash is part of a path.
 
     Raises:
         ValueError: a quotation mark is missing.
@@ -152,8 +152,8 @@ def read_command(command: str) -> list[str]:
 
 
 def _read_escapes(text: str) -> str:
-    """Return a text whose escapes are replaced by their characters; ``\\xff`` is a byte of a file
-    name that is not valid UTF-8."""
+    """Return a text whose escapes are replaced by their characters.
+    ``\\xff`` is a byte of a file name that is not valid UTF-8."""
     import re
 
     letters = {"n": "\n", "t": "\t", "r": "\r"}
@@ -184,8 +184,8 @@ def escape_command(command: str) -> str:
 
 
 def _escape_word(word: str) -> str:
-    """Return a shell word with escapes for characters that cannot be printed. Substituted commands
-    lose final line breaks, so such words need a newer shell."""
+    """Return a shell word with escapes for characters that cannot be printed.
+    Substituted commands lose final line breaks, so such words need a newer shell."""
     is_printed = not word.endswith("\n")
     other_names = {"\\": r"\\", "'": r"\047", "%": "%%" if is_printed else "%"}
     text = "".join(
@@ -226,8 +226,8 @@ def input_sets_text(count: int) -> str:
 
 
 def differing_text(count: int, total: int, noun: str = "output") -> str:
-    """Return the number of items that differ as text: ``1 of 1 output differs``, ``2 of 3 outputs
-    differ``."""
+    """Return the number of items that differ as text:
+    ``1 of 1 output differs``, ``2 of 3 outputs differ``."""
     return f"{count} of {count_text(total, noun)} differ{'s' if count == 1 else ''}"
 
 
@@ -237,17 +237,16 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def list_some(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
-    """Return the first few names as an English list, with the number of the others: ``'a', 'b',
-    'c', 'd' and 2 more``.
+    """Return the first few names as an English list, with the number of the others:
+    ``'a', 'b', 'c', 'd' and 2 more``.
     """
     shown_name = ", ".join(map(worded, names[:most]))
     return shown_name if len(names) <= most else f"{shown_name} and {len(names) - most} more"
 
 
 def shorten_text(text: str, most: int = 48) -> str:
-    """Return a text on one line; long texts lose their middle, because names differ at
-    their ends.
-    """
+    """Return a text on one line.
+    Long texts lose their middle, because names differ at their ends."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text

@@ -91,8 +91,8 @@ def pair_by_source(
     sources0: Mapping[str, str],
     sources1: Mapping[str, str],
 ) -> list[OutputPair]:
-    """Return the pairs of tensors of a program and of a model that was exported from it; names are
-    ignored, because an equal name proves nothing.
+    """Return the pairs of tensors of a program and of a model that was exported from it.
+    Names are ignored, because an equal name proves nothing.
 
     Tensors are paired in this order: those from the same tensor of the program, with equal shape,
     data type and value; then those with equal shape, data type and value from any tensor, if there
@@ -157,8 +157,8 @@ def _shape(tensor: Any) -> tuple[int, ...]:
 
 
 def _are_close(array: Any, other_array: Any) -> bool:
-    """Return whether two tensors have the same shape, data type and, within rounding, values; False
-    for empty ones.
+    """Return whether two tensors have the same shape, data type and, within rounding, values.
+    The result is False for empty ones.
     """
     array, other_array = np.asarray(array), np.asarray(other_array)
     if array.shape != other_array.shape or array.dtype != other_array.dtype or not array.size:

@@ -150,8 +150,8 @@ class UnresolvedError(Exception):
 
 
 def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
-    """Return the part number of each element, and the layout of each part. Labels have the rank of
-    `shape`, and length 1 along axes without a change of parts.
+    """Return the part number of each element, and the layout of each part.
+    Labels have the rank of `shape`, and length 1 along axes without a change of parts.
 
     Raises:
         UnresolvedError: the shape does not tell where the parts are.
@@ -311,8 +311,8 @@ def _label_slice(layout: Layout, shape: Shape, number: Callable[[Layout], int]) 
 
 
 def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
-    """Return the labels of an output whose elements data select along one axis; raise
-    UnresolvedError if parts differ along that axis.
+    """Return the labels of an output whose elements data select along one axis.
+    Raise UnresolvedError if parts differ along that axis.
     """
     axis = _axis(layout.numbers[0], len(shape))
     length = None if layout.shape is None else layout.shape[axis]

@@ -69,8 +69,8 @@ class Storable:
 
     @classmethod
     def load(cls: type[S], src: PathOrFile) -> S:
-        """Return the object in a file; raise FileError if the file is missing, damaged or of
-        another kind."""
+        """Return the object in a file.
+        Raise FileError if the file is missing, damaged or of another kind."""
         return resolve(ResultStore).load(src, cls._class_in_files())
 
     def to_json(self) -> str:

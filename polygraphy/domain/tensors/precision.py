@@ -190,8 +190,8 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
 
 
 def with_digits(array: Array, spacing: float, *, drops: bool = False) -> Array:
-    """Return an array rounded to a given spacing at 1; the range of numbers is kept, and other
-    types are unchanged.
+    """Return an array rounded to a given spacing at 1.
+    The range of numbers is kept, and other types are unchanged.
 
     Args:
         array: the numbers.

@@ -66,8 +66,8 @@ def fits(actual: Sequence[int], expected: Shape | None) -> bool:
 
 
 def describe_contradiction(output: str, declared: Shape | None, actual: Sequence[int]) -> str:
-    """Return the sentence that an output has another shape than its model declares; empty if the
-    shapes agree."""
+    """Return the sentence that an output has another shape than its model declares.
+    The result is empty if the shapes agree."""
     if declared is None or fits(actual, declared):
         return ""
     dims = ", ".join("?" if dim is None else str(dim) for dim in declared)

@@ -53,9 +53,8 @@ _LINES = {
 
 
 def model_lines(description: Any, detail: Detail) -> Iterable[str]:
-    """Return the lines of text about a model; raise TypeError for an unknown kind of
-    description.
-    """
+    """Return the lines of text about a model.
+    Raise TypeError for an unknown kind of description."""
     kind = type(description).__name__
     if kind not in _LINES:
         raise TypeError(f"Cannot show a {kind} as text.")
@@ -279,9 +278,8 @@ def outline_lines(title: str, outline: Outline) -> Iterator[str]:
 
 
 def edit_line(edit: Edit) -> str:
-    """Return the numbers of nodes, by type, and of weights that an edit added and removed,
-    as text.
-    """
+    """Return the numbers of nodes, by type, and of weights that an edit added and removed, as
+    text."""
     removed = _counts(edit.removed_nodes, edit.removed_weights)
     added = _counts(edit.added_nodes, edit.added_weights)
     if not removed and not added:

@@ -203,8 +203,8 @@ def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
 def _map_tensor(
     name: str, entry: Any, own_value: Any, start: int, mapped: mmap.mmap
 ) -> MappedTensor:
-    """Return a tensor of a safetensors file from its header entry; raise ContentError if that is
-    invalid.
+    """Return a tensor of a safetensors file from its header entry.
+    Raise ContentError if that is invalid.
     """
     try:
         stored = _DTYPES[entry["dtype"]]

@@ -41,8 +41,8 @@ def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
 
 @contextmanager
 def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
-    """Yield a writer of one feed dictionary per iteration to a folder; raise FileError if it cannot
-    be written.
+    """Yield a writer of one feed dictionary per iteration to a folder.
+    Raise FileError if it cannot be written.
     """
     yield _BlobWriter(Path(folder))
 

@@ -67,8 +67,8 @@ def npy_pieces(array: Array) -> Iterator[Piece]:
 
 
 def without_objects(array: Array) -> Array:
-    """Return an array that a file can contain: Python strings become NumPy strings, which lose
-    final NULs (see `trailing_nuls`).
+    """Return an array that a file can contain:
+    Python strings become NumPy strings, which lose final NULs (see `trailing_nuls`).
 
     Raises:
         ContentError: the array holds other Python objects.

@@ -47,8 +47,7 @@ def class_folders(source: str | Path) -> dict[str, int]:
 
 def _classes_in(folder: Path) -> list[Path]:
     """Return the class folders in a folder, without those of tools such as `.git` or
-    `__pycache__`.
-    """
+    `__pycache__`."""
     folders = (entry for entry in folder.iterdir() if entry.is_dir())
     return sorted(folder for folder in folders if not folder.name.startswith((".", "__")))
 

@@ -262,8 +262,8 @@ def marker_of(tree: Any) -> str | None:
 
 
 def marker_key(fields: Mapping[Any, Any]) -> str | None:
-    """Return the key that holds the type of a JSON object, in its current or old form; None without
-    one.
+    """Return the key that holds the type of a JSON object, in its current or old form, or None.
+    The result is None without one.
     """
     if TYPE_MARKER in fields:
         return TYPE_MARKER

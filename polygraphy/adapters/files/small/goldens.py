@@ -128,8 +128,8 @@ _GIT_SECONDS = 10.0
 
 
 def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
-    """Return the commit, among the last ones that changed a golden, that contains its model; empty
-    if git does not know it.
+    """Return the commit, among the last ones that changed a golden, that contains its model.
+    The result is empty if git does not know it.
 
     Args:
         file: the path of the golden.

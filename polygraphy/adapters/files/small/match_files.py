@@ -71,9 +71,8 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 
 
 def _parse_match(document: Any, where: str) -> PluginMatch:
-    """Return the plugin match that a YAML document describes; raise ContentError if it is
-    invalid.
-    """
+    """Return the plugin match that a YAML document describes.
+    Raise ContentError if it is invalid."""
     _require(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
     for key in ("name", "op"):
         _require(isinstance(document.get(key), str), f"{where} has no string under {key!r}")
@@ -87,8 +86,8 @@ def _parse_match(document: Any, where: str) -> PluginMatch:
 
 
 def _parse_instance(document: Any, where: str) -> PluginInstance:
-    """Return the plugin instance that a YAML document describes; raise ContentError if it is
-    invalid.
+    """Return the plugin instance that a YAML document describes.
+    Raise ContentError if it is invalid.
     """
     _require(isinstance(document, Mapping), f"{where} is not a mapping with inputs and outputs")
     names = {}

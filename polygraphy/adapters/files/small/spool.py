@@ -25,8 +25,8 @@ class TemporarySpool:
         self._end = 0
 
     def put(self, data: bytes) -> int:
-        """Append bytes, and return the ticket to read them with; raise FileError if the disk is
-        full.
+        """Append bytes, and return the ticket to read them with.
+        Raise FileError if the disk is full.
         """
         with translate_os_errors(Path(tempfile.gettempdir()), "write to"):
             if self._file is None:

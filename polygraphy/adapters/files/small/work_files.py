@@ -117,8 +117,8 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str, *, executable: bool = False) -> None:
-    """Write a file in UTF-8; an executable one gets execute permission for everyone who may read
-    it."""
+    """Write a file in UTF-8.
+    An executable one gets execute permission for everyone who may read it."""
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -377,8 +377,8 @@ def save(value: Any, dest: PathOrFile) -> None:
 
 
 def load(source: PathOrFile, kind: type[T]) -> T:
-    """Return the object of a kind from a file, or from an open file from its start; `object` stands
-    for any kind.
+    """Return the object of a kind from a file, or from an open file from its start.
+    `object` stands for any kind.
 
     Raises:
         FileError: it is missing, empty, truncated, damaged, not JSON, or does not hold a `kind`.
@@ -426,8 +426,8 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes, kind: type[T]) -> T:
-    """Return the object of a kind from JSON text; raise FileError if it is damaged, or of another
-    kind.
+    """Return the object of a kind from JSON text.
+    Raise FileError if it is damaged, or of another kind.
     """
     with translate_content_errors("read JSON text"):
         tree = parse_text(text)

@@ -251,8 +251,8 @@ _SET = re.compile(r"test_data_set_(\d+)")
 
 
 def data_sets_in(path: Path) -> list[Path]:
-    """Return the folders of input sets in a folder, or the folder itself if it is one; empty for
-    other folders.
+    """Return the folders of input sets in a folder, or the folder itself if it is one.
+    The result is empty for other folders.
     """
     if not path.is_dir():
         return []
@@ -262,8 +262,8 @@ def data_sets_in(path: Path) -> list[Path]:
 
 
 def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield a feed dictionary per folder. A tensor without a name is named after its file, and
-    belongs to the input at its position.
+    """Yield a feed dictionary per folder.
+    A tensor without a name is named after its file, and belongs to the input at its position.
 
     Raises:
         FileError: a file is damaged, or does not contain a tensor.

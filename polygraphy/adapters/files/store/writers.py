@@ -140,8 +140,8 @@ class _AbandonedWrite(Exception):
 
 @contextmanager
 def _replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file that replaces another at the end of the block; OSErrors of the block are not
-    translated.
+    """Write a file that replaces another at the end of the block.
+    OSErrors of the block are not translated.
     """
     opened = atomic_file(path)
     stream = opened.__enter__()
@@ -387,17 +387,16 @@ def iterate_results(path: Path) -> Iterator[RunResults]:
 
 
 def _read_iterations(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
-    """Yield the iterations of a file, or of all files in a folder; the first file is checked at
-    once.
+    """Yield the iterations of a file, or of all files in a folder.
+    The first file is checked at once.
     """
     files = files_of(path, description_of(kind))
     return _decode_files(files, _iterations_in(files[0], kind, split), kind, split, decode)
 
 
 def files_of(path: Path, description: str) -> list[Path]:
-    """Return a file, or the files of a folder in order; raise FileError for a folder
-    without files.
-    """
+    """Return a file, or the files of a folder in order.
+    Raise FileError for a folder without files."""
     if not path.is_dir():
         return [path]
     with translate_os_errors(path, "read the folder"):
@@ -481,9 +480,8 @@ def split_results(tree: Any) -> list[Any]:
 
 
 def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
-    """Return runner names and the trees of their iterations; raise ContentError if there
-    are none.
-    """
+    """Return runner names and the trees of their iterations.
+    Raise ContentError if there are none."""
     if marker_of(tree) != RunResults.__name__:
         raise kind_error(tree, RunResults)
     try:
@@ -494,8 +492,7 @@ def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
 
 def decode_results(step: Any) -> RunResults:
     """Return the results of one iteration, from pairs of a runner name and the tree of its
-    outputs.
-    """
+    outputs."""
     results = RunResults((name, [decode_tree(tree)]) for name, tree in step)
     for name, (iteration,) in results:
         if not isinstance(iteration, IterationResult):

@@ -407,8 +407,8 @@ class Scope:
         return constants
 
     def name_of_form(self, name: str, narrow: bool) -> str:
-        """Return the name of the narrow or wide form of a tensor; a Cast is added if it does not
-        exist.
+        """Return the name of the narrow or wide form of a tensor.
+        A Cast is added if it does not exist.
         """
         scope: Scope | None = self
         forms: dict[bool, str] = {}

@@ -477,8 +477,8 @@ class _Convert(BaseLoader):
         self._casts_io = bool(cast_io)
 
     def call_impl(self) -> ModelProto:
-        """Return the model; its inputs and outputs keep their data types unless requested
-        otherwise.
+        """Return the model.
+        Its inputs and outputs keep their data types unless requested otherwise.
 
         Raises:
             UnknownNameError: a name or an operator type does not occur in the model.
@@ -534,8 +534,8 @@ def cast_copy(
         weights: list[TensorProto] = []
 
         def external_location(tensor: TensorProto) -> tuple[str, int, int] | None:
-            """Return file name, offset and length (both 0) of a weight kept outside; None if it is
-            empty.
+            """Return file name, offset and length (both 0) of a weight kept outside, or None.
+            The result is None if it is empty.
             """
             if byte_size(tensor) == 0:
                 return None

@@ -53,8 +53,8 @@ def crashing_node(model: str | Path | bytes) -> tuple[str, str]:
 def _find_in_message(
     content: Content, start: int, end: int, kind: int, depth: int
 ) -> tuple[str, str]:
-    """Return phrase and advice for the first crashing node in a part of a serialized model; empty
-    without one.
+    """Return phrase and advice for the first crashing node in a part of a serialized model.
+    The result is empty without one.
     """
     if depth > DEEPEST:
         return _NONE

@@ -133,8 +133,7 @@ class _Walk:
 
     def _visit_node(self, node: NodeProto) -> None:
         """Record the types and the coarsest data type of the outputs of a node, and its
-        subgraphs.
-        """
+        subgraphs."""
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
         for body in graphs_of(node):
             self.visit_graph(body)
@@ -155,8 +154,8 @@ class _Walk:
                 self.coarsest[name] = precision.name
 
     def _compute_type(self, node: NodeProto, dtype: str) -> str | None:
-        """Return the compute type of a node on float32 tensors; None if it is float32, or for other
-        tensors.
+        """Return the compute type of a node on float32 tensors, or None.
+        The result is None if it is float32, or for other tensors.
         """
         if dtype != "float32":
             return None
@@ -186,8 +185,8 @@ class _Walk:
 
 
 def _is_rounded(dtype: str, node: NodeProto) -> bool:
-    """Return whether a node rounds its results to a data type; integers only count as quantized
-    numbers.
+    """Return whether a node rounds its results to a data type.
+    Integers only count as quantized numbers.
     """
     if node.op_type in ("Constant", "ConstantOfShape"):
         return False
@@ -235,8 +234,8 @@ _MASK = InputHint(0, 1, "a mask")
 
 
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
-    """Return, by input, the values that it accepts, if known; masks may have any type, indices only
-    integers."""
+    """Return, by input, the values that it accepts, if known.
+    Masks may have any type, indices only integers."""
     graph_uses = _GraphUses(graph)
     hints = {}
     for value in inputs_of(graph):
@@ -288,8 +287,9 @@ class _GraphUses:
                 yield hint
 
     def comparison_hint(self, name: str) -> InputHint | None:
-        """Return the range of constants that a tensor is only compared with; None if it has other
-        uses, or for a few numbers that include zero and one, which any data contain."""
+        """Return the range of constants that a tensor is only compared with, or None.
+        The result is None if it has other uses, or for a few numbers that include zero and one,
+        which any data contain."""
         constants: list[int] = []
         for node, at in self._users(name):
             if node.op_type == "Equal" and (values := self._integer_elements(node.input[1 - at])):
@@ -373,8 +373,8 @@ class _GraphUses:
         return integers if len(integers) == len(values) else []
 
     def _constant_elements(self, name: str, at_most: int) -> list[Any]:
-        """Return the elements of a constant as numbers; empty if it is too large, or stored in a
-        file.
+        """Return the elements of a constant as numbers.
+        The result is empty if it is too large, or stored in a file.
         """
         tensor = self._constants.get(name)
         if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
@@ -404,8 +404,8 @@ _LARGEST_BYTES = 1 << 28
 def describe_node_inputs(
     model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
-    """Return the opset and the inputs of a node as text, with known types and shapes; empty if the
-    node is not found or ambiguous.
+    """Return the opset and the inputs of a node as text, with known types and shapes.
+    The result is empty if the node is not found or ambiguous.
 
     Args:
         model: a model, its bytes, or its path.
@@ -586,8 +586,8 @@ def _tensor_sources(graph: GraphProto) -> dict[str, str]:
 
 
 def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
-    """Return the facts about a model, its bytes or its path, computed on first use; empty facts if
-    it is too large or cannot be read."""
+    """Return the facts about a model, its bytes or its path, computed on first use.
+    It returns empty facts if it is too large or cannot be read."""
     if isinstance(model, (str, Path)):
         path = Path(model)
         return DeferredFacts(partial(_read_facts, path, lowered), partial(_may_limit_inputs, path))

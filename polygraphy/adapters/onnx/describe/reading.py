@@ -144,8 +144,7 @@ def origin_of(node: NodeProto) -> Origin | None:
 
 def _scope(record: str) -> str:
     """Return the innermost module in a list of scopes, whose last element is the operation
-    itself.
-    """
+    itself."""
     try:
         scopes = ast.literal_eval(record[:_MOST]) if record else []
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -206,8 +205,8 @@ def describe_model(
 
 
 def read_graph(model: Any) -> Graph | None:
-    """Return the graph of a model, without large weights; None if it is not an ONNX model. See the
-    port.
+    """Return the graph of a model, without large weights; None if it is not an ONNX model.
+    See the port.
     """
     detail, arrays = Detail(layers=True, attrs=True), _SingleNumbers("")
     if isinstance(model, (str, Path)):
@@ -233,8 +232,8 @@ def describe_with_weights(model: ModelProto) -> Model:
 
 
 def graph_with_weights(model: ModelProto, nodes: tuple[Node, ...] | None = None) -> Graph:
-    """Return the description of the graph of a model with the values of its weights; `nodes` are
-    its nodes, if they were described before.
+    """Return the description of the graph of a model with the values of its weights.
+    `nodes` are its nodes, if they were described before.
     """
     if nodes is None:
         return describe_with_weights(model).graph

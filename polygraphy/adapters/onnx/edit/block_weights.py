@@ -60,8 +60,8 @@ def block_weight(
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
 ) -> tuple[Scheme, Array, Array | None, Packing | RecurrentStorage | None] | None:
-    """Return scheme, codes, exact weight (None if unknown) and storage of an operator's weight;
-    None if the operator is not supported.
+    """Return scheme, codes, exact weight (None if unknown) and storage of an operator's weight.
+    The result is None if the operator is not supported.
 
     Args:
         region: the nodes that compute the operator.
@@ -89,8 +89,8 @@ def _read_gather_of_integers(
     constant: Callable[[str], Array | None],
     exact: Array | None,
 ) -> tuple[Scheme, Array, Array | None, None] | None:
-    """Return scheme, codes and exact weight of a Gather whose rows are dequantized; None if
-    unknown.
+    """Return scheme, codes and exact weight of a Gather whose rows are dequantized, or None.
+    The result is None if unknown.
     """
     codes = constant(gather.input[0])
     scale = constant(dequantize.input[1])
@@ -166,8 +166,8 @@ def _integer_weight(
 
 
 def _names_of_integers(node: NodeProto) -> tuple[str, str, str]:
-    """Return the names of the integer weight of an operator, and of its scale and zero point; the
-    last is empty if there is none."""
+    """Return the names of the integer weight of an operator, and of its scale and zero point.
+    The last is empty if there is none."""
     weight, *positions = INTEGER_WEIGHTS[node.op_type][0]
     names = [*node.input, *[""] * 10]
     scale, zero = (names[position] if position else "" for position in positions)
@@ -210,8 +210,8 @@ def _relative_error(values: Array, exact: Array) -> float:
 def _block_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing] | None:
-    """Return scheme, codes, exact weight and packing of an operator that reads blocks; None if
-    unknown.
+    """Return scheme, codes, exact weight and packing of an operator that reads blocks, or None.
+    The result is None if unknown.
     """
     options = {
         attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute

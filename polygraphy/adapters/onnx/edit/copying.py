@@ -101,8 +101,8 @@ def _first_output(node: NodeProto) -> str:
 
 
 def _weight(graph: GraphProto, name: str) -> TensorProto:
-    """Return the weight of a name, from an initializer or a Constant node; KeyError if there is
-    none.
+    """Return the weight of a name, from an initializer or a Constant node.
+    Raise KeyError if there is none.
     """
     for weight in graph.initializer:
         if weight.name == name:
@@ -119,9 +119,8 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
 def alter_node(
     model: ModelProto, output: str, variant: Variant, *, asks: bool = False
 ) -> ModelProto:
-    """Return a copy of a model in which the node that computes a tensor is replaced; see
-    the port.
-    """
+    """Return a copy of a model in which the node that computes a tensor is replaced.
+    See the port."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     node = next(node for node in graph.node if output in node.output)

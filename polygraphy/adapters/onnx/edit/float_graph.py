@@ -91,8 +91,8 @@ class FloatGraph:
         return readers[0] if is_removed else None
 
     def operand(self, node: NodeProto, at: int) -> Array | None:
-        """Return the weight that the node with the same name or result reads at a position; None if
-        unknown.
+        """Return the weight that the node with the same name or result reads at a position.
+        The result is None if unknown.
         """
         twin = self._named.get(node.name) or self.makers.get(node.output[0])
         if twin is None or twin.op_type != node.op_type or at >= len(twin.input):
@@ -193,8 +193,8 @@ def is_unpaired(node: NodeProto) -> bool:
 
 
 def constant_reader(graph: GraphProto) -> Callable[[str], Array | None]:
-    """Return a function from names to the elements of constants, and None for other tensors;
-    constants added later are not included."""
+    """Return a function from names to the elements of constants, and None for other tensors.
+    Constants added later are not included."""
     makers = makers_of(graph)
     weights = {weight.name: weight for weight in graph.initializer}
     arrays: dict[str, Array | None] = {}

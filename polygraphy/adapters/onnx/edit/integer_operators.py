@@ -218,8 +218,8 @@ class _Rewriter:
         return _make_node(_DEQUANTIZE, [integer_inputs[operator.bias], f"{name}_scale"], name, axis)
 
     def _axis(self, op: str, at: int, node: NodeProto) -> int | None:
-        """Return the channel axis of an operand at a position; None if it is not a weight, or has
-        one scale."""
+        """Return the channel axis of an operand at a position, or None.
+        The result is None if it is not a weight, or has one scale."""
         scale = node.input[at + 1]
         if at != 3 or (scale in self._weights and self._array(scale).size == 1):
             return None

@@ -21,8 +21,8 @@ _SMALLEST = 16
 
 
 def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
-    """Return a copy whose floating-point weights are each moved by up to half an epsilon; see
-    `polygraphy.ports.editing.move_weights`.
+    """Return a copy whose floating-point weights are each moved by up to half an epsilon.
+    See `polygraphy.ports.editing.move_weights`.
     """
     copy: ModelProto = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -40,8 +40,8 @@ def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
 
 
 def weight_precision(model: ModelProto) -> str | None:
-    """Return the half precision to which the float32 weights of a model are rounded; None if they
-    are not. See `polygraphy.ports.editing.weight_precision`."""
+    """Return the half precision to which the float32 weights of a model are rounded, or None.
+    The result is None if they are not. See `polygraphy.ports.editing.weight_precision`."""
     import ml_dtypes
 
     # Most weights that fit in bfloat16 also fit in float16.

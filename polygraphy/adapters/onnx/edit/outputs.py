@@ -140,8 +140,7 @@ class GraphTensors:
 
     def match_names(self, words: Iterable[str]) -> set[str]:
         """Return the tensors that names and patterns match; patterns match computed tensors
-        only.
-        """
+        only."""
         words = [words] if isinstance(words, str) else list(words)
         for word in words:
             if word not in self.order and not is_pattern(word):
@@ -166,8 +165,8 @@ class GraphTensors:
         refuse_inner_name(self._graph, name, self._functions)
 
     def outputs_by_type(self, types: Iterable[str]) -> set[str]:
-        """Return the outputs of nodes of some types; raise UnknownNameError for a type without
-        nodes."""
+        """Return the outputs of nodes of some types.
+        Raise UnknownNameError for a type without nodes."""
         makers: dict[str, list[str]] = {}
         for node in self._graph.node:
             makers.setdefault(node.op_type.lower(), []).extend(filter(None, node.output))
@@ -192,8 +191,8 @@ def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoPro
 
 
 def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
-    """Return whether a value is a tensor, as far as is known; sequences, maps and optionals are
-    not.
+    """Return whether a value is a tensor, as far as is known.
+    Sequences, maps and optionals are not.
     """
     if value is None or value.type.WhichOneof("value") == "tensor_type":
         return True
@@ -330,8 +329,8 @@ def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[d
 
 
 def _check_feeds(loader: Any, metadata: TensorMetadata) -> Iterator[dict[str, Any]]:
-    """Yield the iterations of a data loader, restricted to the inputs; raise InputError if one
-    lacks an input."""
+    """Yield the iterations of a data loader, restricted to the inputs.
+    Raise InputError if one lacks an input."""
     is_empty = True
     for feed_dict in loader:
         is_empty = False

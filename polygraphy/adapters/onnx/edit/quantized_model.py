@@ -290,8 +290,7 @@ class QuantizedModel:
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
         """Add a weight that is quantized again while the sites around it are on; return its
-        name.
-        """
+        name."""
         before, behind = self._weights_between[number]
         again = f"{self.sites[number].name}{_AGAIN}"
         add_weight(copy, onnx.numpy_helper.from_array(self._requantized_weight(number)), again)
@@ -359,8 +358,8 @@ class QuantizedModel:
         return site.name.partition("//again")[0]
 
     def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; for None, a bias is computed from
-        its operands."""
+        """Return the model with other parameters at some sites.
+        For None, a bias is computed from its operands."""
         repaired_model = QuantizedModel(self._change_schemes(schemes)._model, self._references)
         repaired_model.reference = self.reference
         return repaired_model
@@ -578,8 +577,8 @@ class QuantizedModel:
         return self._most_similar_weight(values)
 
     def _most_similar_weight(self, values: Array) -> Array | None:
-        """Return the weight of the reference with the smallest RMS difference; None if none has
-        this shape.
+        """Return the weight of the reference with the smallest RMS difference, or None.
+        The result is None if none has this shape.
         """
         best, least = None, (
             _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
@@ -637,8 +636,7 @@ class QuantizedModel:
 
     def _add_operators(self) -> None:
         """Add the sites of operators that compute in few bits, if the reference has their
-        tensors.
-        """
+        tensors."""
         if not self._references:
             return
         reference = self._references[0]

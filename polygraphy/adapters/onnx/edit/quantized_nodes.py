@@ -210,8 +210,8 @@ def _nncf_function(nodes: Sequence[NodeProto]) -> str:
 
 
 def quantizer_name(twin: NodeProto, region: Sequence[NodeProto]) -> str:
-    """Return the name that a quantizer gives the replaced node: ONNX Runtime's dynamic quantizer
-    first replaces a Gemm by a MatMul and an Add."""
+    """Return the name that a quantizer gives the replaced node:
+    ONNX Runtime's dynamic quantizer first replaces a Gemm by a MatMul and an Add."""
     for node in region:
         if node.op_type in _INTEGER_OPERATORS and node.name.endswith("_quant"):
             return node.name.removesuffix("_quant")
@@ -593,8 +593,9 @@ def operator_region(
 
 
 def nodes_for_any_rank(node: NodeProto, weights: dict[str, Array]) -> list[NodeProto]:
-    """Return nodes that compute the same as a node; a Gemm with constant weights becomes a product
-    and a sum, because an optimizer writes it for data of two dimensions that have three elsewhere.
+    """Return nodes that compute the same as a node.
+    A Gemm with constant weights becomes a product and a sum, because an optimizer writes it for
+    data of two dimensions that have three elsewhere.
 
     Args:
         node: the node.

@@ -56,8 +56,8 @@ class SchemeEditor:
         self._names = {weight.name for weight in model.graph.initializer}
 
     def change(self, schemes: Mapping[int, Scheme | None]) -> None:
-        """Store some sites by other schemes, and the biases that depend on them; None stands for a
-        bias that follows from its operands.
+        """Store some sites by other schemes, and the biases that depend on them.
+        None stands for a bias that follows from its operands.
         """
         for number, scheme in schemes.items():
             self.set_scheme(number, scheme)

@@ -186,8 +186,8 @@ class _Sites:
         return array
 
     def quantizing_function(self, name: str) -> Callable[[Any], Any] | None:
-        """Return a function that quantizes an array like a tensor of the graph; None if that is
-        unknown before a run."""
+        """Return a function that quantizes an array like a tensor of the graph, or None.
+        The result is None if that is unknown before a run."""
         node = self.pairs[name]
         before = self.maker(name) if name in self.before else node
         stored, read = self._parameters(before), self._parameters(node)
@@ -198,8 +198,7 @@ class _Sites:
 
     def _parameters(self, node: NodeProto) -> list[Array] | None:
         """Return scale and zero point of a node if they are constant and without blocks; else
-        None.
-        """
+        None."""
         arrays = [array for name in node.input[1:] if (array := self.constant(name)) is not None]
         is_plain = all(
             array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in arrays[1:]

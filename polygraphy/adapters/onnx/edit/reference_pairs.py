@@ -296,8 +296,8 @@ class _Pairs:
                 yield array
 
     def _similarity(self, node: NodeProto, twin: NodeProto) -> float:
-        """Return the cosine similarity of the largest weights of two nodes; 0 if their shapes
-        differ.
+        """Return the cosine similarity of the largest weights of two nodes.
+        The result is 0 if their shapes differ.
         """
         expected = max(self._weights(self._reference, twin), key=lambda weight: weight.size)
         own_weight = self._packed_weight(node)
@@ -314,8 +314,8 @@ class _Pairs:
         return max((_cosine(form, expected) for form in forms), default=0.0)
 
     def _packed_weight(self, node: NodeProto) -> Array | None:
-        """Return the weight that an operator stores in integers or blocks, up to a factor; None if
-        it stores none.
+        """Return the weight that an operator stores in integers or blocks, up to a factor, or None.
+        The result is None if it stores none.
         """
         if node.op_type in ("MatMulNBits", "GatherBlockQuantized"):
             block = block_weight([node], self._own.constant, ())
@@ -354,8 +354,8 @@ class _Pairs:
 
 
 def _is_same_operator(node: NodeProto, twin: NodeProto) -> bool:
-    """Return whether a node computes the operator of another, perhaps in integers. The dynamic
-    quantizer also replaces a Gemm by a product of integers.
+    """Return whether a node computes the operator of another, perhaps in integers.
+    The dynamic quantizer also replaces a Gemm by a product of integers.
     """
     op = _REGIONS.get(node.op_type) or _OPS.get(node.op_type, node.op_type)
     return op == twin.op_type or (node.op_type, twin.op_type) == ("MatMulInteger", "Gemm")

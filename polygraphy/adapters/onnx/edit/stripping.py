@@ -175,8 +175,8 @@ class StripWeights(BaseLoader):
         self._exclude_list = exclude_list
 
     def call_impl(self) -> ModelProto:
-        """Return the model without the elements of its weights. They become initializers, whose
-        documentation marks them and whether they were sparse.
+        """Return the model without the elements of its weights.
+        They become initializers, whose documentation marks them and whether they were sparse.
 
         Raises:
             UnknownNameError: no weight has an excluded name.
@@ -238,8 +238,8 @@ class RestoreWeights(BaseLoader):
     """Restores weights that were stripped from an ONNX model, from a model that has them."""
 
     def __init__(self, model: Deferred[ModelProto], original: Deferred[ModelProto]) -> None:
-        """Create a loader that fills a model without weights from one with them; both may be
-        loaders.
+        """Create a loader that fills a model without weights from one with them.
+        Both may be loaders.
         """
         self._model = model
         self._original = original

@@ -71,8 +71,8 @@ def _constants(graph: GraphProto) -> dict[str, Any]:
 def _parts(
     node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]
 ) -> tuple[Array, Array, Array] | None:
-    """Return codes, zero point and scale whose product a node computes; None if it computes
-    something else.
+    """Return codes, zero point and scale whose product a node computes, or None.
+    The result is None if it computes something else.
     """
     for first, second in (node.input, node.input[::-1]):
         before, scale = makers.get(first), _array(second, makers, constants)
@@ -109,8 +109,8 @@ def _array(
 
 
 def _channel_axis(codes: Array, scale: Array) -> int | None:
-    """Return the axis along which a scale varies, 0 for a single one; None if it varies along
-    several."""
+    """Return the axis along which a scale varies, 0 for a single one, or None.
+    The result is None if it varies along several."""
     if scale.size == 1:
         return 0
     aligned = (1,) * (codes.ndim - scale.ndim) + scale.shape

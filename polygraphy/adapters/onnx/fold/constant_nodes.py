@@ -131,8 +131,8 @@ class ConstantNodes:
         self._kept.update(self._made_by[name] for name in names)
 
     def tensors_to_replace(self, is_too_large: Callable[[str], bool]) -> list[str]:
-        """Return the tensors whose values replace nodes, because other nodes read them. Nodes with
-        too large outputs are kept."""
+        """Return the tensors whose values replace nodes, because other nodes read them.
+        Nodes with too large outputs are kept."""
         used = {value.name for value in self.graph.output}
         constant_names: list[str] = []
         for index in range(len(self._nodes) - 1, -1, -1):
@@ -147,8 +147,8 @@ class ConstantNodes:
         return constant_names[::-1]
 
     def nbytes(self, name: str, shape: Sequence[int] | None, kind: str | None) -> float | None:
-        """Return the number of bytes that the value of a tensor would add to the model; None if
-        that is unknown.
+        """Return the number of bytes that the value of a tensor would add to the model, or None.
+        The result is None if that is unknown.
 
         Args:
             name: the tensor.

@@ -420,8 +420,8 @@ class _Simplification:
         return self._same.get(name, name)
 
     def _result_key(self, node: NodeProto) -> tuple[Any, ...] | None:
-        """Return a key that is equal for nodes with equal outputs; None if other things also
-        matter."""
+        """Return a key that is equal for nodes with equal outputs, or None.
+        The result is None if other things also matter."""
         if node.op_type in QUANTIZATION:
             return None  # Backends recognize patterns of these nodes, so keep them.
         signature = signature_of(node.op_type, "", self._versions.get("", 1))

@@ -74,8 +74,8 @@ class NodeInference:
         self._ir_version = max(model.ir_version, 4)
 
     def infer(self, node: NodeProto, operands: Operands) -> dict[str, Shape]:
-        """Return the known shapes of the outputs of a node without subgraphs; dimension names come
-        from the shapes of its inputs."""
+        """Return the known shapes of the outputs of a node without subgraphs.
+        Dimension names come from the shapes of its inputs."""
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
         framed.opset_import.extend(self._versions)
         framed.functions.extend(self._collect_functions(node))

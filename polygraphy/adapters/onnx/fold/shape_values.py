@@ -146,8 +146,8 @@ def output_elements(
     shape: Callable[[str], Shape | None],
     look_up: Callable[[str], Elements | None],
 ) -> Elements | None:
-    """Return the known elements of the small integer tensor that a node computes; None for other
-    results, or if nothing is known.
+    """Return the known elements of the small integer tensor that a node computes, or None.
+    The result is None for other results, or if nothing is known.
 
     Args:
         node: the node.
@@ -304,8 +304,8 @@ def _fold_concat(call: _Call) -> Elements | None:
 
 
 def _fold_unsqueeze(call: _Call) -> Elements | None:
-    """Return the elements of the output of Unsqueeze; None if it does not turn a scalar into a
-    vector.
+    """Return the elements of the output of Unsqueeze, or None.
+    The result is None if it does not turn a scalar into a vector.
     """
     operand = call.operand(0)
     axes = call.attribute("axes") if len(call.inputs) == 1 else call.elements_if_known(1)
@@ -323,8 +323,8 @@ def _fold_squeeze(call: _Call) -> Elements | None:
 
 
 def _fold_reshape(call: _Call) -> Elements | None:
-    """Return the elements of the output of Reshape; None if they are unknown or have more than
-    one axis.
+    """Return the elements of the output of Reshape, or None.
+    The result is None if they are unknown or have more than one axis.
     """
     operand, target = call.operand(0), call.elements_if_known(1)
     if operand is None or target is None or len(target) > 1:
@@ -356,8 +356,8 @@ def _elementwise_rule(
 def _broadcast(
     compute: Callable[..., Element], operands: Sequence[Elements], elem_type: int
 ) -> Elements | None:
-    """Return the elements computed from operands that are broadcast to the longest one; None if
-    they cannot be.
+    """Return the elements computed from operands that are broadcast to the longest one, or None.
+    The result is None if they cannot be.
     """
     lengths = {len(operand.values) for operand in operands}
     length = max(lengths)
@@ -386,9 +386,8 @@ def _fold_not(call: _Call) -> Elements | None:
 
 
 def _fold_constant_of_shape(call: _Call) -> Elements | None:
-    """Return the elements of the output of ConstantOfShape; None if they are unknown or too
-    many.
-    """
+    """Return the elements of the output of ConstantOfShape, or None.
+    The result is None if they are unknown or too many."""
     lengths = call.elements_if_known(0)
     if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
         return None
@@ -414,8 +413,8 @@ def _fold_range(call: _Call) -> Elements | None:
 
 
 def _fold_product(call: _Call) -> Elements | None:
-    """Return the product that ReduceProd computes; None if the input is unknown or has several
-    axes.
+    """Return the product that ReduceProd computes, or None.
+    The result is None if the input is unknown or has several axes.
     """
     operand = call.operand(0)
     if operand is None or operand.is_scalar:
@@ -481,9 +480,8 @@ class Room:
         self._said = names
 
     def take(self, node: NodeProto, nbytes: float) -> bool:
-        """Reserve memory for the result of a node; return whether there is enough, and log
-        if not.
-        """
+        """Reserve memory for the result of a node; return whether there is enough, and log if
+        not."""
         if self._taken + nbytes <= self._limit:
             self._taken += nbytes
             return True
@@ -523,8 +521,8 @@ class Sizes:
         self._made: dict[str, float] = {}
 
     def measure(self, node: NodeProto) -> float:
-        """Return the maximum number of bytes of the results of a node; its operands must be
-        measured before.
+        """Return the maximum number of bytes of the results of a node.
+        Its operands must be measured before.
         """
         # The declared shape may be wrong, so check the operands first.
         grown = element_count(node, self._value, self._shape)

@@ -120,17 +120,16 @@ def static_shapes(graph: GraphProto) -> dict[str, Shape | None]:
 
 
 def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return a shape with the equal dimensions of two shapes, and None for the others; None if
-    their ranks differ or one is unknown."""
+    """Return a shape with the equal dimensions of two shapes, and None for the others.
+    The result is None if their ranks differ or one is unknown."""
     if left is None or right is None or len(left) != len(right):
         return None
     return [first if first == second else None for first, second in zip(left, right)]
 
 
 def merge_shapes(stated: Shape | None, inferred: Shape | None) -> Shape | None:
-    """Return a declared and an inferred shape merged into one; None if they contradict each
-    other.
-    """
+    """Return a declared and an inferred shape merged into one, or None.
+    The result is None if they contradict each other."""
     if stated is None or inferred is None:
         return inferred if stated is None else stated
     if len(stated) != len(inferred):
@@ -372,8 +371,7 @@ class GraphWalk:
 
     def _can_fold(self, node: NodeProto, outputs: Sequence[str]) -> bool:
         """Return whether the results of a node depend on its operands alone, and can be
-        computed.
-        """
+        computed."""
         domain = domain_of(node.domain)
         op = node.op_type
         if domain or op in QUANTIZATION or graphs_of(node):
@@ -420,9 +418,8 @@ class GraphWalk:
         return bool(names) and self._compute(names)
 
     def _note_shape(self, name: str, inferred: Shape | None) -> None:
-        """Record the shape of a tensor, merged with the known one; unknown dimensions get a
-        name.
-        """
+        """Record the shape of a tensor, merged with the known one.
+        Unknown dimensions get a name."""
         shape = merge_shapes(self._shapes.get(name), inferred)
         if shape is not None:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
@@ -435,8 +432,7 @@ class GraphWalk:
 
     def _compute(self, names: Sequence[str]) -> bool:
         """Compute small constants and the small ones they depend on; return whether that
-        succeeded.
-        """
+        succeeded."""
         if not self._failed.isdisjoint(names):
             return False
         results = dict.fromkeys(names)
@@ -457,9 +453,8 @@ class GraphWalk:
     # Branches.
 
     def _select_branch(self, node: NodeProto) -> str | None:
-        """Return the name of the branch that a node takes; None if it is unknown, or there
-        is none.
-        """
+        """Return the name of the branch that a node takes, or None.
+        The result is None if it is unknown, or there is none."""
         if node.op_type != "If" or domain_of(node.domain):
             return None
         name = node.input[0]
@@ -536,8 +531,8 @@ class GraphWalk:
     def _compute_together(
         self, partitioning: str | None, names: Sequence[str]
     ) -> dict[str, Any] | None:
-        """Return constants computed all at once; None if that fails and smaller parts should be
-        tried."""
+        """Return constants computed all at once, or None.
+        The result is None if that fails and smaller parts should be tried."""
         try:
             return evaluate_constants(self.nodes.model_of(names), names)
         except PolygraphyException as error:

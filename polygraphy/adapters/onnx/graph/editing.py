@@ -55,8 +55,9 @@ class CheckModel(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model, which is valid. If the checker rejects it, nodes are sorted, unnamed
-        graphs get a name, and weights become inputs if the format version requires that.
+        """Return the model, which is valid.
+        If the checker rejects it, nodes are sorted, unnamed graphs get a name, and weights become
+        inputs if the format version requires that.
 
         Complaints of the checker about plugin operators and outputs of unknown rank are only
         logged.
@@ -127,8 +128,8 @@ def is_tolerated(problem: str) -> bool:
 
 
 def is_only_discouraged(problem: str) -> bool:
-    """Return whether the checker only complains about a deprecated operator without a replacement;
-    such models are valid.
+    """Return whether the checker only complains about a deprecated operator without a replacement.
+    Such models are valid.
     """
     return any(f"registered for {op} is deprecated" in problem for op in _DISCOURAGED)
 

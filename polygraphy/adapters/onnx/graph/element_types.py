@@ -70,8 +70,8 @@ class Signature(NamedTuple):
     def parameters_for(
         self, inputs: int, outputs: int
     ) -> tuple[list[Parameter], list[Parameter]] | None:
-        """Return the input and the output parameters of a node with that many of each; None if
-        there are too many.
+        """Return the input and the output parameters of a node with that many of each, or None.
+        The result is None if there are too many.
         """
         if (inputs and not self.inputs) or (outputs and not self.outputs):
             return None
@@ -82,8 +82,8 @@ class Signature(NamedTuple):
 def _parameters_of(
     signature: Signature, inputs: int, outputs: int
 ) -> tuple[list[Parameter], list[Parameter]] | None:
-    """Return the input and the output parameters of a node with that many of each; None if there
-    are too many, or the operator is unknown.
+    """Return the input and the output parameters of a node with that many of each, or None.
+    The result is None if there are too many, or the operator is unknown.
     """
     return signature.parameters_for(inputs, outputs)
 
@@ -148,9 +148,8 @@ def type_name(kind: TypeProto) -> str | None:
 
 @cache
 def element_type(number: int) -> str | None:
-    """Return the tensor type, in ONNX notation, for the number of an element type; None if
-    unknown.
-    """
+    """Return the tensor type, in ONNX notation, for the number of an element type, or None.
+    The result is None if unknown."""
     names = onnx.TensorProto.DataType
     return f"tensor({names.Name(number).lower()})" if number in names.values() and number else None
 
@@ -332,8 +331,8 @@ def _special_output_types(
 def _output_types_in_attributes(
     node: NodeProto, input_types: Sequence[str | None]
 ) -> Sequence[str | None] | None:
-    """Return the output types that an attribute of a node sets; None if the attribute does not set
-    them.
+    """Return the output types that an attribute of a node sets, or None.
+    The result is None if the attribute does not set them.
     """
     name, default = TYPE_ATTRIBUTES[node.op_type]
     stated = attribute_named(node, name)

@@ -220,8 +220,7 @@ def sort(graph: GraphProto) -> bool:
 
 def is_in_order(graph: GraphProto) -> bool:
     """Return whether no node of a graph or its subgraphs reads a tensor that a later node
-    computes.
-    """
+    computes."""
     used_names: set[str] = set()
     for node in graph.node:
         if not used_names.isdisjoint(node.output[:]):
@@ -236,8 +235,8 @@ def is_in_order(graph: GraphProto) -> bool:
 
 
 def sort_model(model: ModelProto) -> ModelProto:
-    """Return a model whose nodes are in execution order: a copy if the order changed. Converters
-    append nodes, which some backends accept.
+    """Return a model whose nodes are in execution order: a copy if the order changed.
+    Converters append nodes, which some backends accept.
     """
     if is_in_order(model.graph):
         return model
@@ -359,8 +358,8 @@ def constants_of(
 def graph_weights(
     graph: GraphProto, changed: Collection[str] | None = None
 ) -> dict[str, TensorProto]:
-    """Return the dense weights of a graph by name, not those of its subgraphs. A tensor in a
-    Constant node has a different name than the weight.
+    """Return the dense weights of a graph by name, not those of its subgraphs.
+    A tensor in a Constant node has a different name than the weight.
 
     Args:
         graph: the graph.

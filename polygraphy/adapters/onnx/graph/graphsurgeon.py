@@ -90,9 +90,8 @@ def _lazy_values_class() -> Any:
 
 
 def as_onnx(model: Any) -> ModelProto:
-    """Return an `onnx.ModelProto` from an onnx-graphsurgeon graph; a model is returned
-    unchanged.
-    """
+    """Return an `onnx.ModelProto` from an onnx-graphsurgeon graph.
+    A model is returned unchanged."""
     onnx: ModelProto = model if hasattr(model, "SerializeToString") else gs.export_onnx(model)
     return onnx
 

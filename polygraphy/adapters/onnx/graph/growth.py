@@ -244,8 +244,8 @@ def _length_of_copies(node: NodeProto, lengths: Sequence[int]) -> int:
 
 
 def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
-    """Return the number of elements of the result of a node, if its operands determine it; None if
-    they are unknown, or for other operators.
+    """Return the number of elements of the result of a node, if its operands determine it, or None.
+    The result is None if they are unknown, or for other operators.
 
     Args:
         node: the node.

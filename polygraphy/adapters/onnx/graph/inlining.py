@@ -32,9 +32,9 @@ _Key = tuple[str, str, str]
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
-    """Return a model with its functions inlined, or the model itself if it has none. Nodes and
-    tensors of a body are called ``CALL/NAME``; calls of functions that import another version of
-    a domain remain, and those with more inputs or outputs than their function.
+    """Return a model with its functions inlined, or the model itself if it has none.
+    Nodes and tensors of a body are called ``CALL/NAME``; calls of functions that import another
+    version of a domain remain, and those with more inputs or outputs than their function.
 
     Raises:
         ModelError: a function calls itself, or the model would become too large.

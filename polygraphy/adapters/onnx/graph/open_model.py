@@ -86,8 +86,8 @@ class OpenGraph:
 
     @cached_property
     def makers(self) -> dict[str, int]:
-        """Return the index of the node that computes each tensor; raise ModelError if there are
-        two.
+        """Return the index of the node that computes each tensor.
+        Raise ModelError if there are two.
         """
         return producers(self.graph_proto)
 
@@ -148,8 +148,8 @@ class OpenGraph:
         return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
 
     def shape(self, name: str) -> tuple[Any, ...] | None:
-        """Return the declared dimensions of a tensor: numbers, names or None; None if even the rank
-        is unknown.
+        """Return the declared dimensions of a tensor: numbers, names or None.
+        The result is None if even the rank is unknown.
         """
         if name in self.dense_weights:
             return tuple(self.dense_weights[name].dims)
@@ -410,8 +410,8 @@ class OpenModel(OpenGraph):
     def _body(
         self, body: GraphProto, feed: dict[str, Any], values: Values
     ) -> tuple[ModelProto, dict[str, Any]]:
-        """Return a body as a model and its data; tensors from outer graphs become inputs, except
-        weights.
+        """Return a body as a model and its data.
+        Tensors from outer graphs become inputs, except weights.
         """
         own_names = tensor_names(body)
         reads = dict.fromkeys(name for node in body.node for name in tensors_read(node))
@@ -501,8 +501,7 @@ def _bytes(value: ValueInfoProto) -> int | None:
 
 def is_tensor(value: ValueInfoProto) -> bool:
     """Return whether a value is a tensor as far as is known, not a sequence or an optional
-    value.
-    """
+    value."""
     return value.type.WhichOneof("value") in (None, "tensor_type")
 
 

@@ -105,8 +105,8 @@ def set_input_shapes(graph: GraphProto, shapes: Mapping[str, Shape]) -> None:
 
 
 def set_shape(value: ValueInfoProto, shape: Shape) -> None:
-    """Set the shape of a tensor; a negative dimension, or None, is dynamic. If the rank is
-    unchanged, dimensions keep their denotations.
+    """Set the shape of a tensor; a negative dimension, or None, is dynamic.
+    If the rank is unchanged, dimensions keep their denotations.
     """
     meanings = [dim.denotation for dim in value.type.tensor_type.shape.dim]
     value.type.tensor_type.ClearField("shape")
@@ -394,8 +394,8 @@ def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) ->
 
 
 def has_rank(value: ValueInfoProto) -> bool:
-    """Return whether the type and the rank of a tensor are known; True for values that are not
-    tensors.
+    """Return whether the type and the rank of a tensor are known.
+    The result is True for values that are not tensors.
     """
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return True
@@ -534,8 +534,7 @@ def _take_over(infos: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
 
 def _certain_types(inferred: ModelProto) -> dict[str, ValueInfoProto]:
     """Return the types of the tensors of a model without dimension names that inference
-    invented.
-    """
+    invented."""
     proven = value_infos(inferred)
     for value in proven.values():
         if value.type.HasField("tensor_type"):
@@ -546,8 +545,8 @@ def _certain_types(inferred: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def _refine_type(kind: TypeProto, type_proto: TypeProto) -> None:
-    """Add an inferred type to a declared one. An inferred number wins over a declared name, and a
-    declared name over an inferred one.
+    """Add an inferred type to a declared one.
+    An inferred number wins over a declared name, and a declared name over an inferred one.
     """
     if kind.WhichOneof("value") is None:
         kind.MergeFrom(type_proto)

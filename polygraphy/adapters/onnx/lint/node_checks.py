@@ -107,8 +107,8 @@ def _positions(model: ModelProto, labels: Sequence[str]) -> list[int]:
 
 
 def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
-    """Yield nodes with outputs that differ in shape from their declaration; a dimension name has
-    one length in the whole graph."""
+    """Yield nodes with outputs that differ in shape from their declaration.
+    A dimension name has one length in the whole graph."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         array = values.get(value.name)
@@ -274,9 +274,8 @@ class NodeChecks:
         data: ChainMap[str, Any],
         stated: Mapping[str, TypeProto],
     ) -> None:
-        """Add known facts about the outputs of a node: types of values, a constant,
-        declared types.
-        """
+        """Add known facts about the outputs of a node: types of values, a constant, declared
+        types."""
         if graph is self._model.graph:
             types.update(self._value_types(node.output))
         _take_constant(node, data)

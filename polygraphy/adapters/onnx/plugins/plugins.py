@@ -169,9 +169,8 @@ def plugins_in(
 
 
 def _plain_attribute(value: Any) -> Any:
-    """Return an attribute as numbers, strings and lists of these; raise TypeError for other
-    values.
-    """
+    """Return an attribute as numbers, strings and lists of these.
+    Raise TypeError for other values."""
     if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, (list, tuple)):
@@ -309,8 +308,8 @@ class _PartReplacer:
         self._taken = names_in_use(graph)
 
     def replace(self, op: str, instance: PluginInstance) -> None:
-        """Add a plugin node that computes the outputs of a part; the nodes of the part lose their
-        readers.
+        """Add a plugin node that computes the outputs of a part.
+        The nodes of the part lose their readers.
         """
         graph = self._graph
         for name in (*instance.inputs, *instance.outputs):

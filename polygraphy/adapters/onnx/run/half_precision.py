@@ -99,8 +99,8 @@ class OnnxNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> OnnxNarrowModel:
-        """Return the model, prepared for running in a narrower type; nodes outside `only` stay in
-        float32.
+        """Return the model, prepared for running in a narrower type.
+        Nodes outside `only` stay in float32.
         """
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
@@ -111,8 +111,8 @@ class OnnxNarrowModels:
         return narrow_nodes(model)
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that runs a model with rounding after every operator; None if no node
-        is narrow. See the port.
+        """Return a function that runs a model with rounding after every operator, or None.
+        The result is None if no node is narrow. See the port.
         """
         nodes = narrow_nodes(model)
         if nodes is None:
@@ -123,8 +123,8 @@ class OnnxNarrowModels:
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
     def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
-        """Return a function that runs a model with the factors of products rounded to TF32; see the
-        port.
+        """Return a function that runs a model with the factors of products rounded to TF32.
+        See the port.
         """
         watched = partial(compute_in_tf32, drops=drops)
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
@@ -302,8 +302,8 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
     def run_perturbed(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Return the outputs rounded to the narrow type's digits, and the exact ones; empty if
-        unstable."""
+        """Return the outputs rounded to the narrow type's digits, and the exact ones.
+        The result is empty if unstable."""
         wide = {name: widen_array(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
@@ -311,8 +311,8 @@ class OnnxNarrowModel:
         return [self.run_rounded(wide, _WEIGHT_STEP), exact]
 
     def run_rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
-        """Return the outputs with the digits of the narrow type, but without its range limits; see
-        the port.
+        """Return the outputs with the digits of the narrow type, but without its range limits.
+        See the port.
 
         Args:
             feed: the data.
@@ -432,9 +432,9 @@ def _function_with_noise(
     seed: int,
     coarse: Mapping[str, str],
 ) -> Callable[..., Any]:
-    """Return a function that computes a node and perturbs its results; integers, such as counters
-    or sizes, remain exact. `coarse` holds the precision of operators that do not compute in the
-    type of their tensors.
+    """Return a function that computes a node and perturbs its results.
+    Integers, such as counters or sizes, remain exact. `coarse` holds the precision of operators
+    that do not compute in the type of their tensors.
     """
     if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
         return run

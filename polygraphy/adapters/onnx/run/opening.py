@@ -392,8 +392,8 @@ class ReducibleOnnxModel:
         return value_info(name, MetadataTuple(meta.dtype, shape))
 
     def _metadata(self, name: str) -> MetadataTuple:
-        """Return the data type and the shape of a tensor; the data type is observed if it is
-        unknown.
+        """Return the data type and the shape of a tensor.
+        The data type is observed if it is unknown.
         """
         value = self._opened.value(name)
         if not is_tensor(value):

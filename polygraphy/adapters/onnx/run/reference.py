@@ -89,8 +89,8 @@ def _check_weights(model: ModelProto) -> None:
 
 
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the values of `outputs`; raise BackendError if the reference evaluator has no
-    implementation.
+    """Return the values of `outputs`.
+    Raise BackendError if the reference evaluator has no implementation.
     """
     from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
@@ -193,9 +193,8 @@ class ReferenceTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, TrialValue]:
-        """Return the outputs of a model, which is loaded and run; raise BackendError if
-        that fails.
-        """
+        """Return the outputs of a model, which is loaded and run.
+        Raise BackendError if that fails."""
         raws = {
             name: value.raw if isinstance(value, TrialValue) else np.asarray(value)
             for name, value in feed.items()

@@ -57,8 +57,8 @@ _SWAPPED = (0, 1, 3, 2)
 def fuse_attention(
     graph: GraphProto, attention: Attention, fused: FusedAttention, used_names: set[str]
 ) -> None:
-    """Replace an attention layer with four-axis tensors by one node; its old nodes lose their
-    consumers.
+    """Replace an attention layer with four-axis tensors by one node.
+    Its old nodes lose their consumers.
 
     Raises:
         ModelError: it does more between its products than a node of Attention can: scale by a
@@ -126,8 +126,8 @@ def _inverse(permutation: Sequence[int]) -> list[int]:
 
 
 def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str]:
-    """Return the scale of the scores, and the name of the tensor that is added to them; empty for
-    none.
+    """Return the scale of the scores, and the name of the tensor that is added to them.
+    The result is empty for none.
     """
     weights = graph_weights(graph)
     scale, mask = 1.0, ""

@@ -473,15 +473,14 @@ class _SplitSearch:
 
     def _split_transpose(self, index: int, node: NodeProto, axis: int) -> None:
         """Require the input of a Transpose to be split along the axis that becomes the given
-        one.
-        """
+        one."""
         rank = self._rank(node.input[0])
         permutation = _attributes(node).get("perm", list(range(rank))[::-1])
         self._require_split(node.input[0], permutation[axis])
 
     def _split_reshape(self, index: int, node: NodeProto, axis: int) -> None:
-        """Require the input of a Reshape to be split along the axis that becomes the given one; the
-        part of a device must be contiguous.
+        """Require the input of a Reshape to be split along the axis that becomes the given one.
+        The part of a device must be contiguous.
         """
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
         matching_axis = _matching_axis(before, after, axis)
@@ -511,8 +510,8 @@ _RULES: dict[str, Callable[[_SplitSearch, int, Any, int], None]] = {
 
 
 def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -> int | None:
-    """Return the axis of a tensor with the same consecutive pieces as an axis after a reshape; None
-    if there is none.
+    """Return the axis of a tensor with the same consecutive pieces as an axis after a reshape.
+    The result is None if there is none.
 
     The numbers of elements before both axes must be equal, and the axis must be the outermost of
     those that it is split into or joined with: the heads, not the axis inside a head.
@@ -533,8 +532,8 @@ def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -
 
 
 def _same_size(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    """Return whether two lists of dimensions have the same product; dynamic ones are compared by
-    name.
+    """Return whether two lists of dimensions have the same product.
+    Dynamic ones are compared by name.
     """
     names_left = sorted(str(dim) for dim in left if not isinstance(dim, int))
     names_right = sorted(str(dim) for dim in right if not isinstance(dim, int))

@@ -103,8 +103,8 @@ def store_external_data(
 def _paths_of_files(
     locations: Iterable[str], folder: Path, trusted: Sequence[Path]
 ) -> dict[str, Path]:
-    """Return the paths of the files that a model names; raise FileError if one is missing or
-    outside the folder.
+    """Return the paths of the files that a model names.
+    Raise FileError if one is missing or outside the folder.
     """
     files = {location: _resolve_location(location, folder, trusted) for location in locations}
     missing = [str(path) for path in files.values() if not path.is_file()]
@@ -120,8 +120,8 @@ def _paths_of_files(
 def locate_weight(
     tensor: TensorProto, folder: Path, trusted: Iterable[Path] = ()
 ) -> tuple[Path, int, int]:
-    """Return the file with the elements of a weight, their offset and their number of bytes; raises
-    as `load_external_data` does.
+    """Return the file with the elements of a weight, their offset and their number of bytes.
+    It raises as `load_external_data` does.
     """
     path = _resolve_location(location_of(tensor), folder, list(trusted))
     if not path.is_file():
@@ -224,8 +224,8 @@ _FIELDS = {
 
 
 def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor; those of a stored weight are mapped from its file if their
-    type allows it.
+    """Return the elements of a tensor.
+    Those of a stored weight are mapped from its file if their type allows it.
 
     Raises:
         ModelError: their type is unknown, or their number contradicts the shape.
@@ -249,8 +249,8 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
 
 
 def weight_problem(tensor: TensorProto) -> str:
-    """Return a sentence about a tensor in memory whose elements do not fit its data type and shape;
-    empty if they fit, or are elsewhere.
+    """Return a sentence about a tensor in memory whose elements do not fit its data type and shape.
+    The result is empty if they fit, or are elsewhere.
     """
     if tensor.data_location or is_stripped(tensor) or tensor.HasField("segment"):
         return ""
@@ -271,8 +271,8 @@ def weight_problem(tensor: TensorProto) -> str:
 
 
 def _elements_in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a tensor with consistent raw bytes, as in nearly all models; None for
-    others, which the onnx package must read."""
+    """Return the elements of a tensor with consistent raw bytes, as in nearly all models.
+    The result is None for others, which the onnx package must read."""
     dtype = _plain_dtype_of(tensor.data_type)
     if dtype is None or tensor.data_location or tensor.HasField("segment"):
         return None
@@ -284,9 +284,8 @@ def _elements_in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
 
 
 def elements_from_bytes(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor with mapped bytes, as an array on them if the type
-    allows it.
-    """
+    """Return the elements of a tensor with mapped bytes, as an array on them if the type allows
+    it."""
     dtype = plain_dtype(tensor)
     if dtype is not None:
         return stored.view(dtype).reshape(tuple(tensor.dims))
@@ -340,9 +339,8 @@ class WeightArrays:
     """Reads the elements of a model's weights."""
 
     def __init__(self, path: str | Path, external_data_dir: str | None = None) -> None:
-        """Set the path of the model, and the folder of its weight files, if it is a
-        different one.
-        """
+        """Set the path of the model, and the folder of its weight files, if it is a different
+        one."""
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
         # In a cache, models and weights can be links to another folder, so accept weights there.

@@ -151,8 +151,8 @@ def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
 
 
 def replace_weight(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
-    """Replace the elements of a weight, and write them to a temporary file; the old ones must have
-    been cleared.
+    """Replace the elements of a weight, and write them to a temporary file.
+    The old ones must have been cleared.
 
     Args:
         tensor: the weight, of the shape and the type of the array.
@@ -200,8 +200,8 @@ def map_weight_bytes(tensor: TensorProto, *, is_writable: bool = False) -> np.nd
 
 
 def load_stored(tensor: TensorProto) -> None:
-    """Read the elements of a stored weight; do nothing for others; raises as `map_weight_bytes`
-    does.
+    """Read the elements of a stored weight.
+    Do nothing for others; raises as `map_weight_bytes` does.
     """
     if is_stored(tensor):
         content = map_weight_bytes(tensor).tobytes()
@@ -211,8 +211,8 @@ def load_stored(tensor: TensorProto) -> None:
 
 
 def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
-    """Copy the bytes of a stored weight to a stream, and return their number; raises as
-    `map_weight_bytes` does.
+    """Copy the bytes of a stored weight to a stream, and return their number.
+    It raises as `map_weight_bytes` does.
     """
     source, offset, length = _place(tensor)
     with source.open() as opened:
@@ -368,8 +368,8 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def load_weights(model: ModelProto) -> ModelProto:
-    """Return a model with all weights in memory. It is a copy if some were in a file, because
-    backends that receive messages cannot read them."""
+    """Return a model with all weights in memory.
+    It is a copy if some were in a file, because backends that receive messages cannot read them."""
     if not any(map(is_stored, all_tensors(model))):
         return model
     weights: ModelProto = copy_of(model)
@@ -439,8 +439,8 @@ def without_large_weights(model: ModelProto) -> ModelProto:
 
 
 def skeleton(model: ModelProto, place_of: Callable[[TensorProto], Place | None]) -> ModelProto:
-    """Return a model with initializers replaced by references to files, as `place_of` decides; the
-    original is unchanged.
+    """Return a model with initializers replaced by references to files, as `place_of` decides.
+    The original is unchanged.
 
     Args:
         model: the model.
@@ -484,8 +484,8 @@ def _copy_graph(
 
 
 def copy_fields(source: Any, target: Any, *but: str) -> None:
-    """Copy the set fields of a message, except some; fields from later versions of the format are
-    copied too.
+    """Copy the set fields of a message, except some.
+    Fields from later versions of the format are copied too.
 
     Raises:
         ModelError: a text is not UTF-8.
@@ -518,8 +518,8 @@ def _copy_known_fields(source: Any, target: Any, but: tuple[str, ...]) -> None:
 
 @cache
 def _unknown_fields() -> Callable[[Any], Any]:
-    """Return a function that lists the unknown fields of a message; it is looked up once, because
-    every node of a model may be asked.
+    """Return a function that lists the unknown fields of a message.
+    It is looked up once, because every node of a model may be asked.
     """
     try:
         from google.protobuf.unknown_fields import (  # type: ignore[import-untyped, unused-ignore]

@@ -123,8 +123,8 @@ def remember_record(result: Any, record: BuildRecord) -> None:
 
 
 def record_of(result: Any) -> BuildRecord | None:
-    """Return the build record of an engine or plan in memory; None if this process did not build
-    it.
+    """Return the build record of an engine or plan in memory, or None.
+    The result is None if this process did not build it.
     """
     try:
         return _records.get(result)
@@ -149,8 +149,8 @@ def save_record(plan: str | Path, record: BuildRecord | None, plan_size: int) ->
 
 
 def check_record(plan: str | Path) -> BuildRecord | None:
-    """Return the build record of a plan, after warnings about other versions or a changed model;
-    None if there is no record of this plan.
+    """Return the build record of a plan, after warnings about other versions or a changed model.
+    The result is None if there is no record of this plan.
 
     Returns:
         The record, if it belongs to the plan.

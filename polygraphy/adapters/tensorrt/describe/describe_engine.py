@@ -244,8 +244,8 @@ _OPAQUE = ("myelin", "foreignnode")
 
 
 def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
-    """Return, by output of a network, the least precise data type in its computation; outputs with
-    unknown types are missing.
+    """Return, by output of a network, the least precise data type in its computation.
+    Outputs with unknown types are missing.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -280,8 +280,8 @@ def _tensor_names(tensors: Iterable[Any]) -> list[str]:
 
 
 def _dtype_after_rounding(tensor: Any, *, is_quantized: bool) -> str:
-    """Return the data type that the numbers of a tensor are rounded to; empty if they are not
-    rounded."""
+    """Return the data type that the numbers of a tensor are rounded to.
+    The result is empty if they are not rounded."""
     dtype = TensorrtDataTypes().from_native(tensor.dtype)
     if dtype is None or not (dtype.is_floating or is_quantized):
         return ""

@@ -140,9 +140,8 @@ def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[s
 
 
 def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of a layer that its base class does not have, as TensorRT
-    returns them.
-    """
+    """Yield the attributes of a layer that its base class does not have, as TensorRT returns
+    them."""
     for name in sorted(set(dir(type(layer))) - set(dir(generic))):
         if name.startswith("_"):
             continue
@@ -221,8 +220,7 @@ class OnnxLikeFromNetwork(BaseLoader):
 
 def _sketch(drawn: Layer, op: str) -> LayerSketch:
     """Return a layer as the parts of an ONNX node: name, operator, attributes, inputs and
-    outputs.
-    """
+    outputs."""
     return (
         drawn.name,
         op,

@@ -131,8 +131,8 @@ class _Signals:
         return bool(self._heard)
 
     def call_interruptibly(self, call: Callable[[], T]) -> T:
-        """Return the result of a function; signals are collected meanwhile, and the handler of the
-        first one is called afterwards.
+        """Return the result of a function.
+        Signals are collected meanwhile, and the handler of the first one is called afterwards.
 
         In threads other than the main thread, where no signals arrive, it only makes the call.
         """
@@ -501,8 +501,7 @@ def cast_network(
 
 def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
     """Return the network parsed again from its cast source, with the edits of its loaders
-    repeated.
-    """
+    repeated."""
     network = parts[1]
     origin = source_of(network)
     if origin is not None and origin.request is not None:

@@ -354,8 +354,7 @@ _ALWAYS = "Flags"
 
 def config_lines(config: Any) -> Iterator[str]:
     """Yield one line for each kind of setting of an `IBuilderConfig` that differs from its
-    default.
-    """
+    default."""
     for title, value in _settings(config):
         if value or title == _ALWAYS:
             yield f"{title:{_WIDTH}} | {value}"

@@ -89,8 +89,8 @@ def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
-    """Return a timing cache from bytes, and the reason if TensorRT rejected them; empty if it did
-    not.
+    """Return a timing cache from bytes, and the reason if TensorRT rejected them.
+    The result is empty if it did not.
 
     Returns:
         The cache, None if TensorRT creates none; and the reason if it is empty because TensorRT

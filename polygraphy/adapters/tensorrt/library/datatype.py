@@ -44,8 +44,8 @@ class TensorrtDataTypes:
         return None if name is None else getattr(trt.DataType, name, None)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return this package's data type for a member of `tensorrt.DataType`; None for other
-        values.
+        """Return this package's data type for a member of `tensorrt.DataType`, or None.
+        The result is None for other values.
         """
         return _ENTRIES.get(str(getattr(dtype, "name", "")))
 

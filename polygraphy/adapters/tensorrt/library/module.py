@@ -316,8 +316,8 @@ def _driver() -> ctypes.CDLL | None:
 
 
 def driver_version() -> str:
-    """Return the newest CUDA version that the driver supports, such as ``13.0``; empty without a
-    driver or a device.
+    """Return the newest CUDA version that the driver supports, such as ``13.0``.
+    The result is empty without a driver or a device.
     """
     driver, version = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
@@ -331,8 +331,8 @@ def has_gpu() -> bool:
 
 
 def gpu_name() -> str:
-    """Return name and compute capability of the first visible GPU, such as ``NVIDIA H200 (9.0)``;
-    empty without a GPU.
+    """Return name and compute capability of the first visible GPU, such as ``NVIDIA H200 (9.0)``.
+    The result is empty without a GPU.
     """
     driver = _driver()
     return _gpu_name(driver, 0) if driver is not None and has_gpu() else ""

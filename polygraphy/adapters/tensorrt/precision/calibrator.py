@@ -200,8 +200,8 @@ class CalibrationData:
 
 
 def _base_class(wanted: Any) -> Any:
-    """Return a base class of calibrators, given as such or by name; raise UnknownNameError for
-    others.
+    """Return a base class of calibrators, given as such or by name.
+    Raise UnknownNameError for others.
     """
     if not isinstance(wanted, str):
         return trt.IInt8EntropyCalibrator2 if wanted is None else wanted
@@ -293,9 +293,8 @@ class _Feed:
         return self._addresses((name, fitted[name]) for name in names)
 
     def _fit_feed(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
-        """Return data that fit the inputs of the network; data on the GPU are returned
-        unchanged.
-        """
+        """Return data that fit the inputs of the network.
+        Data on the GPU are returned unchanged."""
         missing = [name for name in names if name not in feed_dict]
         if missing:
             raise InputError(
@@ -353,8 +352,8 @@ class _Feed:
 
 
 def _calibration_metadata(metadata: TensorMetadata) -> TensorMetadata:
-    """Return the inputs during calibration: TensorRT computes in float32 for any input types; only
-    indices remain integers."""
+    """Return the inputs during calibration:
+    TensorRT computes in float32 for any input types; only indices remain integers."""
     full = TensorMetadata()
     for name, (dtype, shape) in metadata.items():
         full.add(name, DataType.FLOAT32 if dtype in _LOWERED else dtype, shape)

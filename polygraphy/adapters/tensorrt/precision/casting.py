@@ -204,9 +204,8 @@ def cast_model(model: Any, job: CastJob) -> Any:
 
 
 def warn_of_unknown_layer(name: str, known_names: Iterable[str]) -> None:
-    """Log that a precision was requested for a layer that does not exist; see
-    `SetLayerPrecisions`.
-    """
+    """Log that a precision was requested for a layer that does not exist.
+    See `SetLayerPrecisions`."""
     G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known_names)}")
 
 

@@ -69,8 +69,7 @@ class Layout:
 
     def pack(self, array: Array) -> Array:
         """Return the bytes (uint8) of an array of this shape and data type, with zeros as
-        padding.
-        """
+        padding."""
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
             self._view_in_vectors(scalars)[...] = self._pad_to_vectors(array)
@@ -105,8 +104,7 @@ class Layout:
 
     def _pad_to_vectors(self, array: Array) -> Array:
         """Return an array padded and reshaped into vectors, with the components as the last
-        axis.
-        """
+        axis."""
         if self.vectorized_dim < 0:
             return array[..., np.newaxis]
         axis = self.vectorized_dim
@@ -293,8 +291,8 @@ class Scratch:
         return self._engine.create_execution_context(strategy)
 
     def create_another(self, profile: int, stream: DeviceStream) -> Any:
-        """Return another context, for a profile in use; None if a second one is not possible. All
-        contexts share the same memory, one after another.
+        """Return another context, for a profile in use; None if a second one is not possible.
+        All contexts share the same memory, one after another.
 
         Raises:
             BackendError: there is not enough memory.

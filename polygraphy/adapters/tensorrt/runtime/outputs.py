@@ -137,8 +137,8 @@ class Allocator:
         return self._block.address
 
     def reallocate(self, nbytes: int) -> int:
-        """Return the address of enough memory; 0 if there is not enough. TensorRT calls this before
-        it writes, so old contents are lost."""
+        """Return the address of enough memory; 0 if there is not enough.
+        TensorRT calls this before it writes, so old contents are lost."""
         try:
             return self._block.reserve(nbytes)
         except BaseException as error:  # Includes Ctrl-C.

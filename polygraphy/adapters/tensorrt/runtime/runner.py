@@ -369,8 +369,8 @@ class TrtRunner(BaseRunner):
     # Inference.
 
     def pinned_input(self, name: str, shape: Sequence[int] | None = None) -> Any:
-        """Return an array for the data of an input, in memory that the GPU reads directly. Filling
-        it for each inference is the fastest way to pass large data to the GPU.
+        """Return an array for the data of an input, in memory that the GPU reads directly.
+        Filling it for each inference is the fastest way to pass large data to the GPU.
 
         Args:
             name: of the input.
@@ -476,8 +476,8 @@ class TrtRunner(BaseRunner):
         return outputs
 
     def _fitting_profile(self, feed_dict: Mapping[str, Any]) -> int | None:
-        """Return the index of another profile that accepts the shapes of all inputs; None if there
-        is none.
+        """Return the index of another profile that accepts the shapes of all inputs, or None.
+        The result is None if there is none.
         """
         ranged = [tensor for tensor in self._tensors if tensor.ranges and not tensor.is_on_host]
         shapes = {
@@ -503,8 +503,8 @@ class TrtRunner(BaseRunner):
         return device_memory(self.engine)
 
     def last_device_times(self) -> DeviceTimes | None:
-        """Return the times of copies and computation in the last inference, measured by the GPU;
-        None before the first one, and without ``device_times=True``.
+        """Return the times of copies and computation in the last inference, measured by the GPU.
+        The result is None before the first one, and without ``device_times=True``.
         """
         return None if self._session is None else self._session.device_times
 

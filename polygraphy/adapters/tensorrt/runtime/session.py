@@ -280,8 +280,8 @@ class Session:
         scratch: Scratch | None,
         options: SessionOptions,
     ) -> None:
-        """Create everything that does not depend on shapes; `scratch` is None for a context of the
-        caller.
+        """Create everything that does not depend on shapes.
+        `scratch` is None for a context of the caller.
         """
         self.seconds = 0.0
         self.device_times: DeviceTimes | None = None

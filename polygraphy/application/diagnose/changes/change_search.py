@@ -131,8 +131,8 @@ class ChangeSearch:
         )
 
     def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
-        """Return the result of a function that runs changed parts up to `runs` times; None if the
-        backend crashes or hangs."""
+        """Return the result of a function that runs changed parts up to `runs` times, or None.
+        The result is None if the backend crashes or hangs."""
         return try_in_subprocess(function, self.runners[-1], self._time_unchanged_part, runs)
 
     def find_usual_variants(self, position: int) -> Iterator[Variant]:
@@ -284,8 +284,9 @@ class ChangeSearch:
     def _load_reading(
         self, node: Node, operand: str, positions: Collection[int], value: Any = None
     ) -> tuple[Compute, str]:
-        """Return the loaded part and the name of the input that stands for an operand; at the given
-        positions of a node, the operand becomes a new input, with the shape of `value`."""
+        """Return the loaded part and the name of the input that stands for an operand.
+        At the given positions of a node, the operand becomes a new input, with the shape of
+        `value`."""
         if not positions:
             return self._load(self.part), operand
         reads = tuple(_APART if at in positions else name for at, name in enumerate(node.inputs))
@@ -316,8 +317,8 @@ class ChangeSearch:
         return part.load_first(self.runners)
 
     def compute(self, variant: Variant, prover: SuspectedParty | None = None) -> Values | None:
-        """Return the tensors that the part computes with a variant; None if the backend refuses
-        it."""
+        """Return the tensors that the part computes with a variant, or None.
+        The result is None if the backend refuses it."""
         try:
             part = self.part.change(output_name(variant), variant)
             return self._load(part, prover)(part.feed)
@@ -333,8 +334,8 @@ class ChangeSearch:
     def _computes_expected(
         self, variant: Variant | None, prover: SuspectedParty | None = None
     ) -> bool:
-        """Return whether a variant computes the expected values; None stands for the unchanged
-        part."""
+        """Return whether a variant computes the expected values.
+        None stands for the unchanged part."""
         try:
             part = self.part if variant is None else self.part.change(output_name(variant), variant)
             if not self._may_match(part):
@@ -377,8 +378,8 @@ class ChangeSearch:
     def _nearest_number(
         self, make: Callable[[float], Variant], signs: Sequence[float]
     ) -> float | None:
-        """Return the number with which a part comes closest to the expected values; None if none
-        helps."""
+        """Return the number with which a part comes closest to the expected values, or None.
+        The result is None if none helps."""
         compute = self._load_with_number(make(0.0))
 
         def error(number: float) -> float:
@@ -393,8 +394,8 @@ class ChangeSearch:
         return number if np.isfinite(error(number)) else None
 
     def _load_with_number(self, variant: Variant) -> Callable[[Variant], Values]:
-        """Return a function that computes the part with a variant in which one number differs; if
-        the number can be passed as an input, the part is loaded only once."""
+        """Return a function that computes the part with a variant in which one number differs.
+        If the number can be passed as an input, the part is loaded only once."""
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)

@@ -410,8 +410,8 @@ class _DivergenceSearch:
         return all(difference.relative <= self._left for difference in differing.values())
 
     def _compute_with(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
-        """Return all tensors with some replaced by the reference's, None if the model cannot run;
-        the last computation is cached."""
+        """Return all tensors with some replaced by the reference's, None if the model cannot run.
+        The last computation is cached."""
         key = [(parting.border.tensor, parting.border.twin) for parting in chosen]
         if self._last is None or self._last[0] != key:
             self._budget.taken += 1
@@ -419,8 +419,8 @@ class _DivergenceSearch:
         return self._last[1]
 
     def _compute_tensors(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
-        """Return the tensors of the model with reference values at some borders; None if it
-        cannot run.
+        """Return the tensors of the model with reference values at some borders, or None.
+        The result is None if it cannot run.
         """
         substitutes = {parting.border.tensor: parting.expected for parting in chosen}
         values = {**self._feed, **substitutes}

@@ -62,8 +62,8 @@ def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
 def _nearest_integers(
     search: ChangeSearch, start: Any, variant_with: Callable[[Any], Variant]
 ) -> Any:
-    """Return the integers with which most elements are as expected; None if none are better than
-    `start`."""
+    """Return the integers with which most elements are as expected, or None.
+    The result is None if none are better than `start`."""
     variant = variant_with(start)
     try:
         part = search.part.change(output_name(variant), variant, asks=True)

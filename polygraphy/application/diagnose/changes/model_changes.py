@@ -251,8 +251,8 @@ class _GroupSearch:
         return change
 
     def _explain_nearer(self) -> Explanation | None:
-        """Return the one change that explains all consecutively replaced tensors; None if there is
-        none, or they have no nodes in common."""
+        """Return the one change that explains all consecutively replaced tensors, or None.
+        The result is None if there is none, or they have no nodes in common."""
         nearer = self.found.nearer
         groups = [] if nearer is None else group_places(nearer.places)
         if nearer is None or len(groups) != 1:
@@ -353,8 +353,8 @@ def _with_makers(case: Case, divergences: Divergences, divergence: Divergence) -
 
 
 def _has_same_operator(case: Case, reference: OpenModel, divergence: Divergence) -> bool:
-    """Return whether the reference computes a tensor by the same operator; if not, a node before it
-    may be missing.
+    """Return whether the reference computes a tensor by the same operator.
+    If not, a node before it may be missing.
     """
     own_ops = {case.model.nodes[index].operator for index in divergence.unproven}
     ops = {node.operator for node in reference.nodes if set(node.makes) & set(divergence.instead)}

@@ -155,9 +155,8 @@ class Change:
         return None
 
     def find_lost_nodes(self, names: Collection[str]) -> Explanation | None:
-        """Return an explanation by nodes that are known to be missing elsewhere; None if
-        none fits.
-        """
+        """Return an explanation by nodes that are known to be missing elsewhere, or None.
+        The result is None if none fits."""
         self.budget.taken = 0
         self._lost = names
         return self._first_explanation({steps.OTHER_INPUTS: self._find_inputs})
@@ -238,8 +237,9 @@ class Change:
         return tuple(node for node in self._nodes if node in chosen)
 
     def find_lost_node_behind(self) -> Explanation | None:
-        """Return an explanation by a node that is missing after the only divergence; None unless
-        the unchanged nodes compute a tensor that the reference has just before the expected one."""
+        """Return an explanation by a node that is missing after the only divergence, or None.
+        The result is None unless the unchanged nodes compute a tensor that the reference has
+        just before the expected one."""
         search = self._search_all_nodes
         if search is None or len(self._places) != 1:
             return None

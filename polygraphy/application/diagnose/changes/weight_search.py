@@ -157,8 +157,8 @@ def _weight_function(part: Submodel, compute: Compute, goals: Values) -> Callabl
 
 
 def _join(values: Values, goals: Values) -> Any:
-    """Return tensors as one vector, each as a multiple of the RMS of its goal; None if one is not
-    comparable.
+    """Return tensors as one vector, each as a multiple of the RMS of its goal, or None.
+    The result is None if one is not comparable.
     """
     parts = []
     for name, goal in goals.items():

@@ -58,8 +58,8 @@ def _find_exchange(
     culprits: Sequence[Culprit],
     hops: int,
 ) -> Differences | None:
-    """Return the exchanged inputs of nodes near some culprits; None if no exchange explains the
-    outputs.
+    """Return the exchanged inputs of nodes near some culprits, or None.
+    The result is None if no exchange explains the outputs.
     """
     from polygraphy.application.diagnose.comparisons.exchanged_wires import find_exchanged_wires
 
@@ -288,8 +288,8 @@ def _optimize_alike(
 
 
 def _graph_after_rewrites(party: SuspectedParty, model: Any, level: str) -> Any:
-    """Return the graph that a backend executes at an optimization level; None if it refuses the
-    model.
+    """Return the graph that a backend executes at an optimization level, or None.
+    The result is None if it refuses the model.
     """
     try:
         return party.runtime_graph(model, level=level)

@@ -55,8 +55,8 @@ _Exchange = tuple[_Wire, _Wire]
 def find_exchanged_wires(
     case: Case, pair: ModelPair, feed: Feed, expected: Values, names: Collection[str], hops: int
 ) -> Differences | None:
-    """Return the two inputs that have to be exchanged so that all outputs match; None if the search
-    finds none.
+    """Return the two inputs that have to be exchanged so that all outputs match, or None.
+    The result is None if the search finds none.
 
     Args:
         case: the model.
@@ -254,8 +254,8 @@ class _ExchangeSearch:
         return likely or [exchange]
 
     def _exchange_before(self, exchange: _Exchange) -> _Exchange | None:
-        """Return the exchange of the inputs of two equal nodes whose results two inputs read; None
-        if there are none."""
+        """Return the exchange of the inputs of two equal nodes whose results two inputs read.
+        The result is None if there are none."""
         makers = [self._graph.operation_producers.get(self._name(wire)) for wire in exchange]
         if None in makers or not all(self._is_only_reader(wire) for wire in exchange):
             return None
@@ -264,8 +264,8 @@ class _ExchangeSearch:
         return None if position is None else (_Wire(first, position), _Wire(second, position))
 
     def _exchange_after(self, exchange: _Exchange) -> _Exchange | None:
-        """Return the exchange of the results of two equal nodes with the exchanged inputs; None if
-        the nodes differ in more."""
+        """Return the exchange of the results of two equal nodes with the exchanged inputs.
+        The result is None if the nodes differ in more."""
         first, second = exchange
         position = self._differing_input(first.node, second.node)
         if position is None or {position} != {first.position, second.position}:
@@ -282,8 +282,8 @@ class _ExchangeSearch:
         return len(self._graph.readers.get(name, ())) == 1 and name not in self._case.model.outputs
 
     def _differing_input(self, first: int, second: int) -> int | None:
-        """Return the position of the only input in which two nodes with one output differ; None if
-        they differ otherwise."""
+        """Return the position of the only input in which two nodes with one output differ.
+        The result is None if they differ otherwise."""
         nodes = self._graph.nodes[first], self._graph.nodes[second]
         if first == second or any(len(node.outputs) != 1 for node in nodes):
             return None
@@ -297,8 +297,9 @@ class _ExchangeSearch:
         return self._graph.digest(name) if name in self._graph.constants else name
 
     def _is_as_named(self, name: str) -> bool | None:
-        """Return whether the reference computes the same under the name of a tensor; None if it has
-        no such name. Optimizers name the result of folded nodes after them."""
+        """Return whether the reference computes the same under the name of a tensor, or None.
+        The result is None if it has no such name. Optimizers name the result of folded nodes
+        after them."""
         value = self._values.get(name)
         if value is None or not is_informative(np.asarray(value)):
             return None

@@ -14,8 +14,8 @@ from polygraphy.ports.diagnosing import Decision, Exporter, OpenedProgram
 
 
 def lost_inputs(case: Case, request: Request) -> Sequence[Feed]:
-    """Return, for each input set, the data for inputs of the program that the model does not have;
-    empty if it has all, or the data do not contain them."""
+    """Return, for each input set, the data for inputs of the program that the model does not have.
+    The result is empty if it has all, or the data do not contain them."""
     source, loader = request.program, request.data_loader
     names = [] if source is None else source.lost_inputs(request.feeds[0])
     if not names or loader is None or not hasattr(loader, "__iter__"):
@@ -61,8 +61,8 @@ class CompletedProgram:
             yield text, command, partial(self._export, export)
 
     def export_again(self, feed: Feed, exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported for an example, and the command line that does it; see the
-        port."""
+        """Return the program exported for an example, and the command line that does it.
+        See the port."""
         return self._program.export_again(self._complete(feed), exporter)
 
     def _export(self, export: Callable[[Feed], Any], feed: Feed) -> Any:

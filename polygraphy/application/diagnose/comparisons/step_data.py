@@ -17,8 +17,8 @@ _SETS = 4
 
 
 def data_of_steps(case: Case, data_loader: Any, party: SuspectedParty) -> Any:
-    """Return the inputs of the last steps, with states computed by a backend; other data are
-    returned unchanged.
+    """Return the inputs of the last steps, with states computed by a backend.
+    Other data are returned unchanged.
 
     Raises:
         BackendError: a step fails.

@@ -52,8 +52,8 @@ class StepError:
 
 
 def errors_on_equal_states(judge: Judge) -> list[StepError]:
-    """Return the differences of each step on equal states; empty if a state or output cannot be
-    compared.
+    """Return the differences of each step on equal states.
+    The result is empty if a state or output cannot be compared.
     """
     own_side, expected_side = judge.own, judge.right
     names = {**output_names(own_side, expected_side), **state_names(own_side, expected_side)}
@@ -77,8 +77,8 @@ def errors_on_equal_states(judge: Judge) -> list[StepError]:
 def _step_error(
     feed: Feed, values: Mapping[str, Any], run: Run, names: Mapping[str, str]
 ) -> StepError | None:
-    """Return the differences of a step; None if two tensors have different shapes or are not
-    floating point and differ.
+    """Return the differences of a step, or None.
+    The result is None if two tensors have different shapes or are not floating point and differ.
     """
     inputs = {pair.output: pair.input for pair in run.who.plan.pairs}
     states, sizes, relative = {}, {}, 0.0
@@ -108,8 +108,8 @@ def are_small(errors: Sequence[StepError]) -> bool:
 
 
 def next_step_to_examine(errors: Sequence[StepError], examined: Sequence[int]) -> int | None:
-    """Return the first step whose differences are far larger than those of the examined steps;
-    None if there is none.
+    """Return the first step whose differences are far larger than those of the examined steps.
+    The result is None if there is none.
     """
     largest = max((errors[at].relative for at in examined), default=0.0)
     return next(

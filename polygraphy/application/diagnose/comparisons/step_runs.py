@@ -87,8 +87,9 @@ class Party:
         return self._choose(compute, self.party.load(self.first.proto), {})
 
     def load_marked(self, party: SuspectedParty) -> Compute:
-        """Return a function that computes all tensors of a step in a backend. Tensors of the first
-        step have the names of later steps; those without a counterpart are left out.
+        """Return a function that computes all tensors of a step in a backend.
+        Tensors of the first step have the names of later steps; those without a counterpart are
+        left out.
         """
         compute = party.load(self.model.with_all_outputs(), plain=True)
         if self.first is None:
@@ -124,8 +125,8 @@ class Party:
         return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
-        """Return the matching state of another plan: by name, else by order; None if there is
-        none."""
+        """Return the matching state of another plan: by name, else by order, or None.
+        The result is None if there is none."""
         by_name = next(
             (state_pair for state_pair in self.plan.pairs if state_pair.input == pair.input), None
         )
@@ -187,8 +188,8 @@ class Drift:
         self._seen: list[dict[str, float]] = []
 
     def rms_of(self, at: int, name: str) -> float:
-        """Return the RMS by which rounding, in this and earlier steps, changes an output of a step;
-        0 if that cannot be computed."""
+        """Return the RMS by which rounding, in this and earlier steps, changes an output of a step.
+        The result is 0 if that cannot be computed."""
         while len(self._seen) <= at:
             self._seen.append(self._run_next_step())
         return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
@@ -553,8 +554,8 @@ def feeds_on_same_data(
 
 
 def reference_party(case: Case, candidate: Party, loader: StepLoader, opened: OpenModel) -> Party:
-    """Return the party that runs a reference on the same data. It also runs the first step if it
-    accepts its inputs; else both share a model for it.
+    """Return the party that runs a reference on the same data.
+    It also runs the first step if it accepts its inputs; else both share a model for it.
     """
     first = candidate.first
     if first is not None and {*candidate.feeds[0]} <= {*opened.inputs}:

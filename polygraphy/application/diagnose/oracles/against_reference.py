@@ -265,8 +265,8 @@ def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:
 
 
 def _simulate_rounding(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> list[Values] | None:
-    """Return the outputs of the model with rounding at every operator; None if they cannot be
-    computed."""
+    """Return the outputs of the model with rounding at every operator, or None.
+    The result is None if they cannot be computed."""
     try:
         compute = pair.arbiter.load(case.model.proto, plain=True)
         return [compute(feed) for feed in feeds]

@@ -306,8 +306,8 @@ def _compare_parties(
 def _explain_equal_steps(
     case: Case, states: ModelWithStates, judge: Judge, wrong: FirstWrongStep
 ) -> Found | None:
-    """Return the diagnosis of the first wrong step if no step differs on equal states; None if
-    there is none.
+    """Return the diagnosis of the first wrong step if no step differs on equal states, or None.
+    The result is None if there is none.
     """
     errors = errors_on_equal_states(judge)
     if not errors:
@@ -375,8 +375,8 @@ def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:
 
 
 def _correcting_states(judge: Judge, wrong: FirstWrongStep, harmless: Sequence[str]) -> list[str]:
-    """Return the states that, copied from the other party, each correct the first incorrect step;
-    empty if none does.
+    """Return the states that, copied from the other party, each correct the first incorrect step.
+    The result is empty if none does.
     """
     candidate, reference = judge.own, judge.right
     compute, names = wrong.own.compute, output_names(candidate, reference)

@@ -141,8 +141,8 @@ def half_trial(
     report: Report | None = None,
     leave_out: LeaveOut = lambda reason: None,
 ) -> Trial:
-    """Return the trial of a model in half precision; see `try_half_precision` and
-    `choose_feeds_for_half`.
+    """Return the trial of a model in half precision.
+    See `try_half_precision` and `choose_feeds_for_half`.
     """
     half = open_half(model, half_type(dtype), tolerances=tolerances)
     if not half.model.passes:
@@ -233,8 +233,8 @@ class Tolerance:
         return parted.scale(self.share)
 
     def error(self, exact: Mapping[str, Any], computed: Mapping[str, Any]) -> Deviation:
-        """Return the error of outputs relative to the tolerance; elements that are not finite in
-        the exact outputs are ignored.
+        """Return the error of outputs relative to the tolerance.
+        Elements that are not finite in the exact outputs are ignored.
         """
         worst = Deviation()
         for name, expected in exact.items():

@@ -193,8 +193,8 @@ def cast_model(model: Any, dtype: str, kept_names: Collection[str] = ()) -> Any:
 def find_cast(
     case: Case, reference: OpenModel, feeds: Sequence[Feed], path: str, dtype: str
 ) -> Remedy | None:
-    """Return a verified command that casts a float32 model so that it works in the first backend;
-    None if there is none.
+    """Return a verified command that casts a float32 model so that it works in the first backend.
+    The result is None if there is none.
 
     Args:
         case: a model in half precision that is refused.

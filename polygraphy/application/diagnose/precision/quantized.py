@@ -248,8 +248,8 @@ class QuantizedPair:
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
         def reference_value(name: str) -> Any:
-            """Return the value of a tensor in the original model: a weight, or a recorded
-            tensor; None if unknown.
+            """Return the value of a tensor in the original model: a weight, or a recorded tensor.
+            The result is None if unknown.
             """
             reference_name = self._read.get(name, "")
             return (

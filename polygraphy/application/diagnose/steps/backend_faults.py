@@ -74,8 +74,8 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def _blame_data(case: Case, feed: Feed) -> Culprit | None:
-    """Return the culprit for data with NaN or infinity: the first node that reads them; None if the
-    data are finite."""
+    """Return the culprit for data with NaN or infinity: the first node that reads them, or None.
+    The result is None if the data are finite."""
     for node in case.model.nodes:
         for name in node.reads:
             if name in case.model.inputs and name in feed and is_broken(value := feed[name]):
@@ -198,8 +198,8 @@ def _step_difference(case: Case, finding: WrongNodes) -> StepDifference:
 
 
 def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
-    """Return all tensors computed by the arbiter or, if it cannot, by a backend; None if none
-    can."""
+    """Return all tensors computed by the arbiter or, if it cannot, by a backend, or None.
+    The result is None if none can."""
     with case.record_step(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:

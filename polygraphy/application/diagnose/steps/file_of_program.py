@@ -89,8 +89,7 @@ class _FileComparison:
 
     def result(self) -> StepOutcome:
         """Return the differences found node by node, and the constants that depend on the
-        example.
-        """
+        example."""
         if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._graph, self._twin)
@@ -268,8 +267,8 @@ class _FileComparison:
         return example_of(self._program, self._feed)
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
-        """Return the first statement that decides differently for another example; None if none
-        does.
+        """Return the first statement that decides differently for another example, or None.
+        The result is None if none does.
         """
         try:
             with foreign_errors():
@@ -487,14 +486,14 @@ class _FileComparison:
         return "", "" if later is None else nearest_origin(self._program.nodes, later)
 
     def _pair(self, position: int) -> str:
-        """Return the program tensor that equals an output of a node of the correct export; empty if
-        there is none."""
+        """Return the program tensor that equals an output of a node of the correct export.
+        The result is empty if there is none."""
         pairs = self._counterparts()
         return next((pairs[name] for name in self._nodes[position].outputs if name in pairs), "")
 
     def _next_operation(self, node: Node) -> Node | None:
-        """Return the first program operation that follows a node of the correct export; None if it
-        is unknown.
+        """Return the first program operation that follows a node of the correct export, or None.
+        The result is None if it is unknown.
         """
         pairs = self._counterparts()
         by_name = {operation.name: operation for operation in self._program.nodes}
@@ -509,8 +508,8 @@ class _FileComparison:
         return None
 
     def _line_of_number(self, position: int) -> str:
-        """Return the line where Python computes the number that a node of the correct export reads;
-        empty if it is the line of its operation."""
+        """Return the line where Python computes the number that a node of the correct export reads.
+        The result is empty if it is the line of its operation."""
         later = self._next_operation(self._nodes[position])
         name = self._pair(position) or ("" if later is None else later.name)
         return self._program.line_of_number(name)
@@ -564,8 +563,8 @@ class _RenamedProgram:
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
-        """Return the outputs of the program on its data; `feed` has the same data under other
-        names."""
+        """Return the outputs of the program on its data.
+        `feed` has the same data under other names."""
         return self._program.run(self._feed, keep)
 
 
@@ -600,8 +599,8 @@ def _explains(
 
 
 def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed | None:
-    """Return an example between two others, or beyond the second, in sizes and in values; None if a
-    size is not possible.
+    """Return an example between two others, or beyond the second, in sizes and in values, or None.
+    The result is None if a size is not possible.
 
     Args:
         feed: the example for a share of 0.
@@ -669,8 +668,8 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
 
 
 def _constant_texts(value: Any, expected: Any, other_value: Any) -> list[str]:
-    """Return a constant of the file, of the correct export and of another export as text; large
-    arrays of one shape by an element that differs."""
+    """Return a constant of the file, of the correct export and of another export as text.
+    Large arrays of one shape by an element that differs."""
     values = (value, expected, other_value)
     if (
         any(constant is None for constant in values)

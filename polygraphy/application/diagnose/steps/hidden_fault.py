@@ -75,8 +75,8 @@ class _Models:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Return the differences if each may be a fault; empty if any is of another kind, or there
-        are too many."""
+        """Return the differences if each may be a fault.
+        The result is empty if any is of another kind, or there are too many."""
         differing = suspects(self.pairing)
         is_few = len(differing) <= FEW_DIFFERENCES
         return differing if is_few and all(culprit.cause in _PLAIN for culprit in differing) else []
@@ -133,8 +133,8 @@ def _fault(
 
 
 def _models(case: Case, comparison: ModelComparison) -> _Models | None:
-    """Return model and reference as they are, or in float32; None if one backend cannot compute
-    both in the same way."""
+    """Return model and reference as they are, or in float32, or None.
+    The result is None if one backend cannot compute both in the same way."""
     pair = comparison.pair
     nodes = resolve(NarrowModels).narrow_nodes(case.model.proto)
     if nodes is None:
@@ -179,8 +179,8 @@ class _EffectSearch:
         self._rest = {name: _distance(name, output_pairs) for name in self._expected}
 
     def effect(self, restored: Sequence[Suspect]) -> _Effect | None:
-        """Return the largest effect of the differences that are not restored; None if rounding
-        explains all effects."""
+        """Return the largest effect of the differences that are not restored, or None.
+        The result is None if rounding explains all effects."""
         models = self._models
         proto = models.model.proto
         try:
@@ -202,8 +202,8 @@ class _EffectSearch:
         return Outcome.GOOD if is_right else Outcome.BAD
 
     def _effect_on(self, name: str, value: Any) -> _Effect | None:
-        """Return the largest effect of the differences on an output; None if too few elements show
-        one."""
+        """Return the largest effect of the differences on an output, or None.
+        The result is None if too few elements show one."""
         expected, rounding = self._expected[name], self._rest[name]
         if rounding is None or not is_float(value) or np.shape(value) != np.shape(expected):
             return None

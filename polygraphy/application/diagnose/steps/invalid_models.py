@@ -415,8 +415,7 @@ def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
 def _find_broken(
     case: Case, chosen: Collection[int] | None, values: Mapping[str, Any] | None = None
 ) -> list[_ModelViolation]:
-    """Return the violations of the specification in some nodes, or in a model that no
-    backend runs.
+    """Return the violations of the specification in some nodes, or in a model that no backend runs.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -461,8 +460,8 @@ def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> 
 
 
 def _is_input_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
-    """Return whether the tensor that violates a rule is a model input, or a copy of one. For sizes
-    that do not fit a weight, it is the tensor that is computed with the weight."""
+    """Return whether the tensor that violates a rule is a model input, or a copy of one.
+    For sizes that do not fit a weight, it is the tensor that is computed with the weight."""
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs, passing = broken.tensor, case.model.inputs, _PASSED_ON
     if broken.kind == SHAPE:

@@ -145,8 +145,8 @@ def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
 
 
 def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
-    """Return the differences that explain the outputs on all data; if those of the worst input set
-    do not, the search repeats with others.
+    """Return the differences that explain the outputs on all data.
+    If those of the worst input set do not, the search repeats with others.
     """
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
     for _ in range(_MOST_SEARCHES):
@@ -162,8 +162,8 @@ def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
 def _first_open_set(
     case: Case, comparison: ModelComparison, differences: Differences
 ) -> tuple[Feed, Values] | None:
-    """Return the first input set whose outputs differ after the differences are undone; None if
-    there is none, or the differences are unknown.
+    """Return the first input set whose outputs differ after the differences are undone, or None.
+    The result is None if there is none, or the differences are unknown.
     """
     repaired = None if differences.repaired is None else differences.repaired()
     pairs = [

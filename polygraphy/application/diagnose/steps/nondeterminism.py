@@ -88,8 +88,8 @@ def _run_again(case: Case, party: SuspectedParty, first: Values) -> Found | Skip
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
-    """Return whether two runs differ by rounding in the coarsest precision of the model. In a
-    quantized model, the order of a sum can change a value by a whole step."""
+    """Return whether two runs differ by rounding in the coarsest precision of the model.
+    In a quantized model, the order of a sum can change a value by a whole step."""
     if case.rounding(name, *outputs) is None:
         return False
     dtype = compute_dtype(case.facts, name)

@@ -309,9 +309,8 @@ class _ProgramTensors:
     def _compute_alone(
         self, region: Sequence[int], tensor: str, saved: Values, value: Any = None
     ) -> Any:
-        """Return the result of isolated nodes on the program's values; None if they cannot
-        be run.
-        """
+        """Return the result of isolated nodes on the program's values, or None.
+        The result is None if they cannot be run."""
         values: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
         return compute_part(self._case.model, region, values, value or self._party, [tensor]).get(
             tensor
@@ -347,8 +346,8 @@ class _ProgramTensors:
         return EXPORTER, facts
 
     def _is_right(self, node: Node) -> bool | None:
-        """Return whether a program operation agrees with its float64 formula; None if there is no
-        formula.
+        """Return whether a program operation agrees with its float64 formula, or None.
+        The result is None if there is no formula.
         """
         reference_values, feed = self._found.theirs, self._feed
         expected = self._program.run_operation(node.label, reference_values, feed)
@@ -510,8 +509,8 @@ class _ProgramTensors:
         return program_evidence.python_condition(pair, condition) if condition else None
 
     def _other_export(self) -> tuple[str, str]:
-        """Return the name and command of the first other export that is correct on the data; empty
-        if there is none.
+        """Return the name and command of the first other export that is correct on the data.
+        The result is empty if there is none.
         """
         # The same exporter would repeat the fault of the file.
         exports = [export for export in self._program.exports() if export[0] != self._kind]

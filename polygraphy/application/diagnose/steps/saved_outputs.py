@@ -71,8 +71,8 @@ def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
-    """Return the first node that creates NaN absent from the saved results; None if there is none,
-    or if a program gives expected tensors.
+    """Return the first node that creates NaN absent from the saved results, or None.
+    The result is None if there is none, or if a program gives expected tensors.
     """
     if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved_values):
         return None

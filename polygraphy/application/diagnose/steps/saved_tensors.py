@@ -570,8 +570,8 @@ class _SavedTensors:
         return precision.intermediate_too_large(op, name, dtype.name, limits_of(dtype)[0])
 
     def _find_inverted_condition(self, name: str, trace: Trace) -> str:
-        """Return the If whose inverted condition reproduces the saved tensor; empty if there is
-        none.
+        """Return the If whose inverted condition reproduces the saved tensor.
+        The result is empty if there is none.
         """
         open_model, values = self._case.whole, trace.all_values
         index = open_model.graph.producers.get(name)
@@ -591,8 +591,8 @@ class _SavedTensors:
     def _search_in(
         self, name: str, region: Sequence[int], side: Graph, trace: Trace, share: float = CLOSE
     ) -> ChangeSearch | None:
-        """Return the search among the nodes that compute a tensor from saved ones; None if they
-        read an unknown tensor."""
+        """Return the search among the nodes that compute a tensor from saved ones, or None.
+        The result is None if they read an unknown tensor."""
         try:
             names = self._outputs_beside(name, region, trace)
             part = cut_part(self._case.model, region, trace.all_values, names)

@@ -120,8 +120,8 @@ def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
 
 
 def _constraints(options: TrtPrecisionOptions) -> str | None:
-    """Return the precision constraints: "obey" if layers have precisions, else the requested ones;
-    None without any."""
+    """Return the precision constraints: "obey" if layers have precisions, else the requested ones.
+    The result is None without any."""
     if isinstance(options.precision_constraints, Mapping):
         return "obey"
     return None if options.precision_constraints == "none" else options.precision_constraints
@@ -266,8 +266,7 @@ def _parse_call(values: Values) -> Call:
 
 def _parser_config(values: Values) -> Call:
     """Return the call that creates the configuration that the parser needs: devices and
-    precisions.
-    """
+    precisions."""
     precision, device = values[TrtPrecisionOptions], values[TrtDeviceOptions]
     call = call_of("CreateConfig", (precision, device), **_precisions_of_layers(precision))
     parser_config = (*PRECISIONS, "use_dla", "allow_gpu_fallback")

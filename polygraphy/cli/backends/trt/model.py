@@ -50,8 +50,8 @@ class TrtConfig:
 
     @property
     def model_calibration(self) -> Call | None:
-        """Return the call of the calibrator for the whole model; None without one, or if it is only
-        for quantized layers.
+        """Return the call of the calibrator for the whole model, or None.
+        The result is None without one, or if it is only for quantized layers.
         """
         return self.calibration if "calibrator" in self.make.kwargs else None
 

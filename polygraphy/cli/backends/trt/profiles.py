@@ -47,8 +47,8 @@ _FLAGS = {"min": "--trt-min-shapes", "opt": "--trt-opt-shapes", "max": "--trt-ma
 
 
 def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple[Profile, ...]:
-    """Return the profiles as shapes by input and by ``min``, ``opt`` and ``max``; a missing ``min``
-    is taken from the model.
+    """Return the profiles as shapes by input and by ``min``, ``opt`` and ``max``.
+    A missing ``min`` is taken from the model.
 
     Args:
         options: the options about profiles; the n-th use of an option is for profile n.

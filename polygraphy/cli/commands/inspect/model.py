@@ -117,8 +117,8 @@ class InspectModelCommand(Command):
             inspection.warn(values, values[InspectedModelOptions].paths)
 
     def _inspect_built(self, values: Values) -> InspectedModel | None:
-        """Return the model as a backend builds it, with the statements for that; None if no backend
-        is selected.
+        """Return the model as a backend builds it, with the statements for that, or None.
+        The result is None if no backend is selected.
 
         Raises:
             CommandLineError: there are several models, or nothing can be made of it.

@@ -24,8 +24,8 @@ class _Models(Texts):
     """One or more models; a missing one does not hide the others."""
 
     def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return the single path; empty for several, because a missing one must not hide the
-        others."""
+        """Return the single path.
+        The result is empty for several, because a missing one must not hide the others."""
         return super().files(value) if len(value) == 1 else []
 
 

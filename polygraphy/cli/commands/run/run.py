@@ -233,9 +233,8 @@ def _runners_of_first_model(
 def _load_steps(
     onnx: OnnxModel, name: Source, *, is_shared: bool = False, path: Source = _PATH
 ) -> tuple[list[Step], RunnerModel]:
-    """Return the statement that loads a model, if one is needed, and the model that
-    backends run.
-    """
+    """Return the statement that loads a model, if one is needed, and the model that backends
+    run."""
     if onnx.is_as_saved:
         return [], RunnerModel(path, is_path=True)
     loader = onnx.of(path) if is_shared else onnx.loader(path)
@@ -629,8 +628,8 @@ class RunCommand(Command):
         )
 
     def program_source(self, program: Program, line: str, log: Log) -> str:
-        """Return the source of the program; raise an error if a template of another package made it
-        invalid."""
+        """Return the source of the program.
+        Raise an error if a template of another package made it invalid."""
         render = super().program_source
         if not self.plugins:
             return render(program, line, log)

@@ -213,8 +213,8 @@ def _dtype(values: Values) -> str | None:
 
 
 def _number(value: Any, flag: str) -> float | None:
-    """Return a tolerance, which must be a single number for all outputs here; None if it is not
-    set.
+    """Return a tolerance, which must be a single number for all outputs here, or None.
+    The result is None if it is not set.
 
     Raises:
         CommandLineError: it is something else.

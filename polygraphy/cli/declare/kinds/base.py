@@ -63,8 +63,9 @@ class Kind:
         return value
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the flag and its words; words that start with a dash come last, after ``=``,
-        because argparse would read them as flags."""
+        """Return the flag and its words.
+        Words that start with a dash come last, after ``=``, because argparse would read them as
+        flags."""
         dashed = [word for word in words if word.startswith("-") and word != "-"]
         if not flags or not dashed:
             return [*flags[:1], *words]
@@ -209,9 +210,8 @@ class Text(Kind):
     def __init__(
         self, metavar: str = "", nargs: Any = None, without_word: str | None = None
     ) -> None:
-        """Set the metavar; with `nargs` ``?`` the text is optional and defaults to
-        `without_word`.
-        """
+        """Set the metavar.
+        With `nargs` ``?`` the text is optional and defaults to `without_word`."""
         super().__init__(metavar, nargs)
         self.without_word = without_word
 
@@ -299,9 +299,8 @@ class Choice(Kind):
         return self.choice_for(words[0])
 
     def choice_for(self, word: str) -> str:
-        """Return the choice that a word stands for; raise BadValue if it is not a choice or
-        alias.
-        """
+        """Return the choice that a word stands for.
+        Raise BadValue if it is not a choice or alias."""
         choices = self.choices or ()
         alias = self.aliases.get(word.lower() if self.in_any_case else word, word)
         if alias in choices:

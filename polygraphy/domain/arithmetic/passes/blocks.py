@@ -162,9 +162,8 @@ def convert(block: Array, out: Array) -> Array:
 
 
 def modulus(block: Array) -> Array:
-    """Return the magnitudes of complex numbers; NaN if either part is NaN, even beside an
-    infinity.
-    """
+    """Return the magnitudes of complex numbers.
+    The result is NaN if either part is NaN, even beside an infinity."""
     sizes: Array = np.abs(block)
     if not np.isfinite(np.maximum.reduce(sizes, initial=0)):
         np.copyto(sizes, np.nan, where=np.isnan(block))

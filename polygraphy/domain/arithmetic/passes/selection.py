@@ -87,8 +87,8 @@ def interpolate(low: float, high: float, weight: float) -> float:
 
 
 def quantile(array: Floats, probability: float) -> float:
-    """Return the quantile of a whole array; NaN if it is empty. `numpy.quantile` would import
-    `numpy.ma`, which takes as long as starting NumPy.
+    """Return the quantile of a whole array; NaN if it is empty.
+    `numpy.quantile` would import `numpy.ma`, which takes as long as starting NumPy.
     """
     flat = array.reshape(-1)
     ranks = ranks_beside(flat.size, (probability,))
@@ -228,8 +228,8 @@ class Search:
         self._divide(edges, lambda low, high: (low, high) in whole_intervals)
 
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
-        """Set the intervals between `edges`; passes keep the elements of intervals for which
-        `wanted` is true.
+        """Set the intervals between `edges`.
+        Passes keep the elements of intervals for which `wanted` is true.
 
         Interval i holds the elements x with ``low <= key_of(x) < high``.
         """
@@ -244,8 +244,8 @@ class Search:
 
     @property
     def bounds(self) -> list[tuple[float, bool]]:
-        """Return the values to count below, ascending; each with whether an interval of kept
-        elements starts or ends there."""
+        """Return the values to count below, ascending.
+        Each with whether an interval of kept elements starts or ends there."""
         return [
             (value_of(low), self._wanted[i] != self._wanted[i + 1])
             for i, (low, _) in enumerate(self._intervals[1:])
@@ -333,9 +333,8 @@ def _occurrences(ordered: Floats, value: float) -> int:
 
 
 def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
-    """Return the least number of that dtype that is not below `bound`, which has the same
-    below it.
-    """
+    """Return the least number of that dtype that is not below `bound`, which has the same below
+    it."""
     rounded = np.array(bound, dtype)
     # Compared as Python floats: numpy would round the bound to float32 there too.
     return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded.item() < bound else rounded

@@ -118,8 +118,8 @@ class Kernel:
         return self._relative
 
     def mask_within(self, atol: float, out: Mask) -> Mask:
-        """Return where the absolute difference is at most `atol`; False for NaN. `out` has shape
-        (n,).
+        """Return where the absolute difference is at most `atol`; False for NaN.
+        `out` has shape (n,).
         """
         return np.less_equal(self.absolute, float(atol), out=out)
 
@@ -144,9 +144,8 @@ class Kernel:
             np.copyto(self.absolute, 0.0, where=np.equal(a, b))
 
     def _reload(self) -> tuple[Array, Array]:
-        """Return both blocks again, widened, because computing the difference has
-        overwritten them.
-        """
+        """Return both blocks again, widened, because computing the difference has overwritten
+        them."""
         size = self.stop - self.start
         return (
             self._value.floats(self.start, self.stop, np.empty(size)),
@@ -167,8 +166,7 @@ class Kernel:
 
     def _resolve_nan(self, quotient: Floats) -> None:
         """Replace NaN among relative differences: 0 for 0/0, infinity for an infinite
-        difference.
-        """
+        difference."""
         if math.isfinite(self.peak):
             # Without infinities, each NaN comes from 0 / 0. `fmax` ignores NaN, and replaces it by
             # 0.

@@ -19,8 +19,8 @@ _MOST = 4_000_000
 
 
 def _rows(data: Any, expected: Any) -> list[int] | None:
-    """Return, for each expected row, the first row of an array that equals it; None if one has
-    none."""
+    """Return, for each expected row, the first row of an array that equals it, or None.
+    The result is None if one has none."""
     if data.shape[1:] != expected.shape[1:]:
         return None
     positions = [
@@ -52,8 +52,8 @@ def _gather_nd_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
 
 
 def _feature_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices with which an ArrayFeatureExtractor gives the goal; None if there are
-    none."""
+    """Return the indices with which an ArrayFeatureExtractor gives the goal, or None.
+    The result is None if there are none."""
     if data.ndim != goal.ndim or not goal.ndim or goal.shape[-1] != indices.size:
         return None
     return _rows(np.moveaxis(data, -1, 0), np.moveaxis(goal, -1, 0))
@@ -73,8 +73,8 @@ def _compress_condition(node: Node, data: Any, goal: Any, condition: Any) -> Any
 
 
 def _scatter_nd_indices(node: Node, data: Any, goal: Any, indices: Any, updates: Any) -> Any:
-    """Return the indices with which a ScatterND writes its updates where the goal has them; None if
-    there are none."""
+    """Return the indices with which a ScatterND writes its updates where the goal has them.
+    The result is None if there are none."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 0 < depth <= data.ndim or goal.shape != data.shape or _adds(node):
         return None
@@ -86,8 +86,8 @@ def _scatter_nd_indices(node: Node, data: Any, goal: Any, indices: Any, updates:
 
 
 def _scatter_element_indices(node: Node, data: Any, goal: Any, indices: Any, updates: Any) -> Any:
-    """Return the indices with which a ScatterElements writes its updates where the goal has them;
-    None if there are none."""
+    """Return the indices with which a ScatterElements writes its updates where the goal has them.
+    The result is None if there are none."""
     if goal.shape != data.shape or updates.shape != indices.shape or _adds(node):
         return None
     return _positions_along_axis(node, goal, updates)

@@ -28,8 +28,8 @@ def _split_sizes(
     expected: Sequence[int],
     outputs: Mapping[str, Sequence[int]],
 ) -> Iterator[list[int]]:
-    """Yield possible sizes of the outputs of a Split for the expected shapes; a single unknown size
-    follows from the others."""
+    """Yield possible sizes of the outputs of a Split for the expected shapes.
+    A single unknown size follows from the others."""
     places = [[outputs[name][axis] if name in outputs else None for name in node.outputs]]
     if not any(places[0]):
         count = len(node.outputs)

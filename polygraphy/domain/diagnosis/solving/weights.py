@@ -128,8 +128,8 @@ def _solve_integer_weights(
 def _factors_of_integers(
     side: Graph, node: Node, inputs: Mapping[str, Any], shape: Sequence[int]
 ) -> Factors | None:
-    """Return what the elements of the weight of a product of integers are multiplied by; None if
-    that is unknown.
+    """Return what the elements of the weight of a product of integers are multiplied by, or None.
+    The result is None if that is unknown.
     """
     operands = _FACTORS.get(node.op)
     if operands is None:
@@ -332,8 +332,8 @@ def _convolution_columns(
 
 
 def _least_change(system: Any, apart: Any) -> Any | None:
-    """Return the smallest weight change that best explains a difference; None if that takes too
-    much work."""
+    """Return the smallest weight change that best explains a difference, or None.
+    The result is None if that takes too much work."""
     if system.size > _MOST or min(system.shape) > 2048 or not np.isfinite(system).all():
         return None
     return np.linalg.lstsq(system, apart, rcond=1e-7)[0]

@@ -89,9 +89,8 @@ def other_axes(op: str, value: Sequence[int], expected: Sequence[int]) -> str:
 
 @fact
 def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
-    """Return the fact that a weight differs; `role` is its use, such as ``weight`` or
-    ``epsilon``.
-    """
+    """Return the fact that a weight differs.
+    `role` is its use, such as ``weight`` or ``epsilon``."""
     return f"the {role} {name!r}{f' of {op}' if op else ''} {difference}"
 
 

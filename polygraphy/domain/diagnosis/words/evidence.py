@@ -365,8 +365,8 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refusal(party: str, message: str, by_wrong_value: bool = False) -> str:
-    """Return the fact that a backend refuses the model; `by_wrong_value` adds that an incorrect
-    value is the cause."""
+    """Return the fact that a backend refuses the model.
+    `by_wrong_value` adds that an incorrect value is the cause."""
     because_of = " because of this" if by_wrong_value else ""
     return f"{party} rejects the model{because_of}: {_without_signature(message)}"
 

@@ -161,8 +161,7 @@ def follows_but_differs(party: str, is_traced: bool) -> str:
 @statement
 def other_data(nodes: Sequence[str]) -> str:
     """Return the sentence that only nodes that read the inputs disagree, and two possible
-    causes.
-    """
+    causes."""
     return (
         f"Only the nodes that read the inputs ({', '.join(map(repr, nodes))}) disagree. Either the"
         " results come from other input data, or these nodes changed. Pass the original data"
@@ -525,8 +524,7 @@ def saved_selection_differs(output: str, rows: int, saved: int, nodes: Sequence[
 @statement
 def right_in_float32(dtype: str, error: object) -> str:
     """Return the sentence that the float32 model matches, and rounding does not explain the
-    rest.
-    """
+    rest."""
     return (
         f"The float32 model matches the saved results, but rounding to {dtype} does not explain the"
         f" difference: {error}."

@@ -43,8 +43,7 @@ def static_chunk_length(length: int) -> str:
 @statement
 def states_differ_in_kind(step: int, position: int) -> str:
     """Return the sentence that a step cannot be searched, because the states have different
-    shapes.
-    """
+    shapes."""
     return (
         f"Step {step} (position {position}) is the first that differs. The states of the model and"
         " of the reference differ in shape or data type, so the search cannot run this step on"

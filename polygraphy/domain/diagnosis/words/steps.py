@@ -233,8 +233,7 @@ def wrong_regions(count: int) -> str:
 @statement
 def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
     """Return the sentence with the number of incorrect nodes of each backend, according to a
-    third.
-    """
+    third."""
     counts = ", ".join(f"{name} {count}" for name, count in wrong.items())
     return f"Incorrect according to {juror}, of {count_text(nodes, 'node')}: {counts}."
 
@@ -469,8 +468,8 @@ def effect_of_reference_states(states: Sequence[str], step: int) -> str:
 
 @statement
 def steps_with_fix(count: int, wrong: int | None) -> str:
-    """Return the sentence on whether all steps match with the fix; `wrong` is the first that
-    differs.
+    """Return the sentence on whether all steps match with the fix.
+    `wrong` is the first that differs.
     """
     if wrong is None:
         return f"With the fix, all {count} steps match."

@@ -70,8 +70,7 @@ def explain_by_rounding_nodes(case: Case, cast: HalfCast) -> StepOutcome:
 
 def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
     """Return the first backend that computes the cast model less accurately than rounding
-    explains.
-    """
+    explains."""
     for party in case.parties:
         why = _compare_backend(case, cast, party)
         if why is None:

@@ -128,8 +128,8 @@ def _is_whole(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
 
 
 def _are_finite_alike(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
-    """Return whether outputs with some nodes in float32 are infinite or NaN where the reference is;
-    if not, the command that compares both would fail, though only the reference overflows."""
+    """Return whether outputs with some nodes in float32 are infinite or NaN where the reference is.
+    If not, the command that compares both would fail, though only the reference overflows."""
     opened = lowered.opened
     if not isinstance(opened, OpenedLowering):
         return True

@@ -164,8 +164,8 @@ def _tf32_result(
 def _changed_codes(
     case: Case, party: SuspectedParty, wide: SuspectedParty
 ) -> Sequence[StepDifference]:
-    """Return the tensors of integer codes that TF32 changes, each computed from equal codes; empty
-    without codes, or if TF32 does not explain an output difference."""
+    """Return the tensors of integer codes that TF32 changes, each computed from equal codes.
+    The result is empty without codes, or if TF32 does not explain an output difference."""
     codes = find_code_tensors(case.model.proto)
     if not codes.tensors:
         return []
@@ -186,8 +186,8 @@ def _changed_codes(
 
 
 def _tf32_excess(name: str, value: Any, expected: Any) -> float:
-    """Return the difference of a tensor as a multiple of the TF32 limit; 0 if it is not floating
-    point."""
+    """Return the difference of a tensor as a multiple of the TF32 limit.
+    The result is 0 if it is not floating point."""
     if not is_float(expected) or value.shape != expected.shape:
         return 0.0
     limits = rounding_between((value, expected), (TF32, "float32"), name=name)

@@ -297,8 +297,7 @@ class _GoalSearch:
 
     def _answer_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
         """Return the result that products saturate, or that a wrong parameter is why; else a
-        skip.
-        """
+        skip."""
         proto, values = self._case.model.proto, self._comparison.values
         saturated = self._explain_by_saturation(model, proto, values, before)
         if isinstance(saturated, Found):
@@ -362,8 +361,9 @@ class _GoalSearch:
         return Found(DiagnosisResult(FAULT, [culprit]), self._case)
 
     def _most_saturating_node(self, model: QuantizedModel, exact: Any) -> list[str]:
-        """Return the name of the node whose products differ most from exact products; empty if not
-        all sites are operators on integers. All other nodes are computed in floating point.
+        """Return the name of the node whose products differ most from exact products.
+        The result is empty if not all sites are operators on integers. All other nodes are computed
+        in floating point.
         """
         if any(site.kind != "operator" for site in model.sites):
             return []
@@ -413,8 +413,8 @@ class _GoalSearch:
         return measure_again(self._case, request, measure, before)
 
     def _reference_to_quantize(self, model: QuantizedModel, *, is_unnamed: bool) -> Any:
-        """Return the reference with the input and output names of the quantized model. If
-        `is_unnamed`, all nodes also get a name."""
+        """Return the reference with the input and output names of the quantized model.
+        If `is_unnamed`, all nodes also get a name."""
         names = self._renamed_ends(model)
         return model.named_reference(names) if is_unnamed or names else model.reference
 

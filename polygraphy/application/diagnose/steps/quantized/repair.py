@@ -70,8 +70,8 @@ def find_repair(
     losses: Mapping[int, SiteLoss],
     before: float,
 ) -> Repair | None:
-    """Return the incorrect parameters with their corrections; None if correcting them does not
-    help."""
+    """Return the incorrect parameters with their corrections, or None.
+    The result is None if correcting them does not help."""
     suspects, losses = _suspects(model, losses)
     if not suspects:
         return None

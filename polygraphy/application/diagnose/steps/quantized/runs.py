@@ -129,8 +129,8 @@ class GoalRuns:
 
 
 def _number(returned: Any) -> float | None:
-    """Return what a metric returns as a number; None if it is none, such as a boolean: neither of
-    its values is clearly better."""
+    """Return what a metric returns as a number, or None.
+    The result is None if it is none, such as a boolean: neither of its values is clearly better."""
     others = bool, np.bool_, np.complexfloating, str, bytes
     if isinstance(returned, others) or np.size(returned) != 1:
         return None

@@ -59,8 +59,8 @@ def explain_failing_step(
 
 
 def _guessed_input(plan: StatePlan) -> str:
-    """Return the first input of whole numbers whose length and values are unknown; empty if there
-    is none.
+    """Return the first input of whole numbers whose length and values are unknown.
+    The result is empty if there is none.
     """
     for name in plan.roles.inputs_of("constant"):
         tensor = plan.inputs[name]
@@ -71,8 +71,8 @@ def _guessed_input(plan: StatePlan) -> str:
 
 
 def _culprit_of_failing_step(case: Case, reference: Party, error: BackendError) -> Culprit | None:
-    """Return the fault of a model that fails in a step that the other party can run; None if that
-    fails as well."""
+    """Return the fault of a model that fails in a step that the other party can run, or None.
+    The result is None if that fails as well."""
     if str(error.backend or "") == reference.name:
         return None
     run = Run(reference, reference.load())

@@ -184,8 +184,8 @@ def _supports_padding(case: Case, padded: Party) -> bool:
 
 
 def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
-    """Return the first step whose output differs from all inputs at once; None if all agree, or a
-    reason if they cannot be compared.
+    """Return the first step whose output differs from all inputs at once, or None.
+    The result is None if all agree, or a reason if they cannot be compared.
 
     Raises:
         BackendError: a step fails.
@@ -244,8 +244,8 @@ def _first_disagreement(
 
 
 def _first_state(judge: Judge, run: Run, joined_values: Values, at: int) -> tuple[str, int] | None:
-    """Return the name and axis of the first state that differs from that of all inputs at once;
-    None if there is none.
+    """Return the name and axis of the first state that differs from that of all inputs at once.
+    The result is None if there is none.
     """
     step = run.who.feeds[at].step
     end = step.start + step.length
@@ -296,8 +296,8 @@ class _FaultyNode:
 
 
 def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _FaultyNode | None:
-    """Return the first node whose output in a step differs from that with all inputs at once; None
-    if no tensor is comparable.
+    """Return the first node whose output in a step differs from that with all inputs at once.
+    The result is None if no tensor is comparable.
     """
     backend = party.party
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
@@ -380,8 +380,8 @@ class _TraceComparison:
     def _deviation(
         self, name: str, joined_values: Values, other_values: Values, part: Any
     ) -> Deviation | None:
-        """Return the deviation of a tensor from its part of the longer run; None if it matches
-        or is missing.
+        """Return the deviation of a tensor from its part of the longer run, or None.
+        The result is None if it matches or is missing.
         """
         value, longer = other_values.get(name), joined_values.get(name)
         if value is None or longer is None or not hasattr(value, "ndim"):
@@ -410,8 +410,8 @@ class _TraceComparison:
     def _whole_numbers(
         self, name: str, joined_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
-        """Return the node, tensor and deviation of incorrect integers or booleans; None if there
-        are none."""
+        """Return the node, tensor and deviation of incorrect integers or booleans, or None.
+        The result is None if there are none."""
         value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None

@@ -98,8 +98,9 @@ def _with_expected_pairs(states: ModelWithStates) -> Party:
 
 
 def _exchanged_outputs(states: ModelWithStates) -> Mapping[str, str] | None:
-    """Return, by output, the output that continues its input in the graph; None if the reference
-    connects them differently, or the outputs do not exchange their inputs."""
+    """Return, by output, the output that continues its input in the graph, or None.
+    The result is None if the reference connects them differently, or the outputs do not exchange
+    their inputs."""
     if states.right is None or not states.conflicts:
         return None
     by_input = {pair.input: pair.output for pair in states.own.plan.pairs}

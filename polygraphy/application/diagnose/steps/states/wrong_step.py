@@ -47,8 +47,8 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return the diagnosis of the incorrect step as a model without states, on equal states. If no
-    node is wrong in it, a later step with larger differences is diagnosed.
+    """Return the diagnosis of the incorrect step as a model without states, on equal states.
+    If no node is wrong in it, a later step with larger differences is diagnosed.
     """
     outcome = _diagnose_step(case, comparison)
     result = outcome.result
@@ -170,9 +170,8 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
 def _prove_remedy(
     case: Case, judge: Judge, result: DiagnosisResult, step_case: Case
 ) -> DiagnosisResult:
-    """Return a result whose remedy was verified over all steps, if the model can be
-    repaired here.
-    """
+    """Return a result whose remedy was verified over all steps, if the model can be repaired
+    here."""
     repaired = step_case.repaired() if step_case.repaired is not None else None
     if repaired is None or not all(culprit.remedy.proven for culprit in result.culprits):
         return result
