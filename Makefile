@@ -141,7 +141,7 @@ exports:
 	cd lab && $(abspath $(BIN))/python -m exports
 
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
-# Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.
+# Runtime (2 GB, into .faults), by hand and every night. Writes the section "Latest run" of the page about its accuracy.
 faults:
 	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/development/diagnosis.md
 

@@ -26,7 +26,7 @@ from .environments import FOLDER, HERE, OPENVINO, ROOT, VERSIONS
 from .judge import Score, scores
 from .planted_cases import WAYS, planted_cases
 from .real_cases import RUN, real_cases
-from .report import page, table
+from .report import section_of, table, with_section
 from .shipped import installed_models
 
 REAL, PLANTED = (140, 44), (114, 28)
@@ -118,7 +118,9 @@ def main() -> int:
     kinds = collections.Counter(score.case.kind.split(":")[0] for score in done if not score.right)
     print(f"Not right, by kind: {dict(kinds.most_common())}")
     if arguments.markdown:
-        arguments.markdown.write_text(page(done, arguments.seed))
+        path = arguments.markdown
+        page = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(with_section(page, section_of(done, arguments.seed)), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The table of scores, and the page in the documentation."""
+"""The table of scores, and the section of a page in the documentation."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ TARGETS = {
     ("real", "pass"): 80,
     ("planted", "node"): 95,
 }
+START = "<!-- latest run: make faults replaces this section -->"
+END = "<!-- end of the latest run -->"
 COLUMNS: dict[str, Callable[[Score], bool | None]] = {
     "node": lambda score: score.node,
     "party and cause": lambda score: score.party and score.cause,
@@ -55,8 +57,18 @@ def _share(scores: Sequence[Score], column: Callable[[Score], bool | None]) -> s
     return f"{100 * sum(map(bool, answers)) / len(answers):.1f}" if answers else ""
 
 
-def page(scores: Sequence[Score], seed: int) -> str:
-    """The page `docs/development/diagnosis.md`."""
+def with_section(page: str, section: str) -> str:
+    """Return a page with the section between the marks replaced, or added at the end."""
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if start and not end:
+        raise SystemExit(f"The page has the line {START}, but not {END}.")
+    before = before if start else before.rstrip() + "\n\n" if before.strip() else ""
+    return f"{before}{START}\n\n{section.strip()}\n\n{END}{after if start else chr(10)}"
+
+
+def section_of(scores: Sequence[Score], seed: int) -> str:
+    """Return the section with the results of one run, for `docs/development/diagnosis.md`."""
     seconds = sorted(score.seconds for score in scores)
     kinds = dict.fromkeys(
         (s.case.group, s.case.kind.split(":")[0]) for s in scores if s.case.culprits
@@ -75,41 +87,23 @@ def page(scores: Sequence[Score], seed: int) -> str:
         for s in scores
         if not s.right
     ]
-    return f"""# Accuracy of `diagnose`
+    return f"""## Latest run
 
-This page measures how often `diagnose` names the correct node, cause and fix. The random seed of a
-measurement selects the cases:
-
-- bugs of released packages, at a random depth in a CNN, a transformer encoder or a U-Net, with ONNX
-  Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO {OPENVINO[0]} to {OPENVINO[-1]};
-- faults that the lab plants in such networks, and in models from packages.
-
-Each fault changes the outputs. To repeat the measurement, run `make faults`. The first run creates
-virtual environments (2 GB).
-
-In the tables below, all shares are percentages of the cases:
-
-- **node**: every node that `diagnose` names belongs to the fault, or the backend fuses it with the
-  fault.
-- **party and cause**: the answer contains the correct party (the backend, the model or the
-  exporter) and the correct cause.
-- **pass**: the answer names the optimization of the backend that is at fault.
-- **no other node**: no node outside the fault is named, and no node of a healthy model.
-- **exit code**: the exit code is correct.
-- **FIX works**: the printed FIX was run, and the model is correct with it.
+`make faults` measured seed {seed}, with ONNX Runtime {VERSIONS[0]} to {VERSIONS[-1]} and OpenVINO
+{OPENVINO[0]} to {OPENVINO[-1]}. All shares are percentages of the cases. "Method" explains the
+columns.
 
 {table(scores)}
 
 A case takes {statistics.median(seconds):.1f} s (median), and at most {seconds[-1]:.1f} s.
-The seed is {seed}.
 
-## Results by kind of fault
+### Results by kind of fault
 
 | fault | cases | node | party and cause | pass |
 | --- | --- | --- | --- | --- |
 {chr(10).join(rows)}
 
-## Incorrect results
+### Incorrect results
 
 | fault | environment | answer of `diagnose` |
 | --- | --- | --- |

@@ -138,7 +138,7 @@ class Dependency:
             return True
         if time.monotonic() < self._next_search:
             return sys.modules.get(self.name) is not None
-        if _is_there(self.name):
+        if _is_available(self.name):
             return True
         self._next_search = time.monotonic() + _SECONDS_BETWEEN_SEARCHES
         return False
@@ -260,7 +260,7 @@ class Dependency:
             return None
 
 
-def _is_there(name: str) -> bool:
+def _is_available(name: str) -> bool:
     """Return whether a module is loaded or can be imported, without importing it or its parents."""
     qualified = ""
     path: Sequence[str] | None = None

@@ -33,7 +33,7 @@ def create_temporary_file(target: Path) -> tuple[int, str]:
     path."""
     import tempfile
 
-    _sweep(target)
+    _remove_leftovers(target)
     while True:
         descriptor, path = tempfile.mkstemp(
             dir=target.parent, prefix=f".{short_name(target)}.", suffix=_SUFFIX
@@ -49,7 +49,7 @@ def create_temporary_folder(target: Path) -> tuple[int | None, Path]:
     and its path."""
     import tempfile
 
-    _sweep(target)
+    _remove_leftovers(target)
     prefix = f".{short_name(target)}."
     path = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=_SUFFIX))
     if fcntl is None:
@@ -93,7 +93,7 @@ def _lock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def _sweep(target: Path) -> None:
+def _remove_leftovers(target: Path) -> None:
     """Remove the temporary files that ended processes left for a file."""
     for path in _leftover_files(target):
         if not is_abandoned(path):

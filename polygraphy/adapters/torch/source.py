@@ -88,7 +88,7 @@ class TorchProgram:
         self._load()
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
-            return self._opened[key].on(feed)
+            return self._opened[key].open_for(feed)
         self._opened[key] = self._open_program(feed)
         return self._opened[key]
 
@@ -280,7 +280,7 @@ class OpenedTorch:
         self.unsteady = next(filter(None, drawing), "")
         self.open_dimensions = open_dimensions(self._program, names)
 
-    def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
+    def open_for(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the program opened for other data of the same shapes."""
         return self
 
@@ -485,7 +485,7 @@ class OpenedModule(OpenedTorch):
         )
         self.unsteady = next(filter(None, drawing), "")
 
-    def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
+    def open_for(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the module opened for other data of the same shapes, for which its operations may
         differ.
         """

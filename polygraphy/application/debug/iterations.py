@@ -265,7 +265,7 @@ class Iterations:
             checked = self._command.start(in_new_process=True).wait()
         finally:
             self._remove_files()
-        log = self._log("proof", checked)
+        log = self._save_log("proof", checked)
         if checked.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
             G_LOGGER.info(
@@ -406,14 +406,14 @@ class Iterations:
     ) -> None:
         """Count, show, save and report an iteration."""
         number = self.count
-        self._log(f"{number:02}", result)
+        self._save_log(f"{number:02}", result)
         self.counts[result.outcome] += 1
         self.seconds += seconds
         self._rows.add(number, state, result.outcome, seconds, result.reason)
         facts = {"name": key, "outcome": result.outcome, "seconds": seconds, "state": state}
         resolve(Findings).report_finding("iteration", facts)
 
-    def _log(self, name: str, result: CheckResult) -> str:
+    def _save_log(self, name: str, result: CheckResult) -> str:
         """Save the output of a check and return the path."""
         path = str(PurePath(self._logs) / f"{name}.log")
         if result.output is not None:

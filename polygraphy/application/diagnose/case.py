@@ -269,13 +269,13 @@ class Case:
                 if plain or without
                 else load_carefully(party, model, self.feed)
             )
-            compute = self._checking_shapes(compute)
+            compute = self._with_shape_check(compute)
             # Keys contain identities, so keep the model and party alive: new objects must not reuse
             # them.
             self._memo.loaded[key] = compute, model, party
         return self._memo.loaded[key][0]
 
-    def _checking_shapes(self, compute: Compute) -> Compute:
+    def _with_shape_check(self, compute: Compute) -> Compute:
         """Return the function that runs the model; it also records each output with another shape
         than the model declares, once."""
 

@@ -156,7 +156,7 @@ def unbounded_tensors(graph: Graph) -> list[str]:
     for node in graph.nodes:
         for name in filter(None, node.outputs):
             tensor = graph.tensors.get(name)
-            if _is_new(tensor, dims) and _is_unbounded(node, constant, producers):
+            if _has_new_dimension(tensor, dims) and _is_unbounded(node, constant, producers):
                 tensors.append(name)
             if tensor is not None and tensor.shape is not None:
                 dims.update(dim for dim in tensor.shape if isinstance(dim, str))
@@ -171,7 +171,7 @@ def unbounded_operands(graph: Graph) -> list[str]:
     return list(dict.fromkeys(node.inputs[DRIVING_INPUT[node.op]] for node in makers))
 
 
-def _is_new(tensor: Tensor | None, known_names: set[str]) -> bool:
+def _has_new_dimension(tensor: Tensor | None, known_names: set[str]) -> bool:
     """Return whether a shape has a dimension that is not in `known_names`."""
     if tensor is None or tensor.shape is None:
         return True

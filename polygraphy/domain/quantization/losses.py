@@ -249,21 +249,23 @@ def _axis_of_channels(site: Site) -> int | None:
     return axis
 
 
-def _take_channels(site: Site, axis: int, ats: Array) -> Site:
+def _take_channels(site: Site, axis: int, channels: Array) -> Site:
     """Return a site with some channels of its weight."""
     scheme, exact, values, codes = site.scheme, site.exact, site.values, site.codes
     assert scheme is not None and exact is not None and values is not None
     scale_axis = axis if scheme.block else 0
     scale, zero = (
-        np.take(array, ats, scale_axis) if np.size(array) > 1 else array
+        np.take(array, channels, scale_axis) if np.size(array) > 1 else array
         for array in (scheme.scale, scheme.zero_point)
     )
     return evolve(
         site,
         scheme=evolve(scheme, scale=scale, zero_point=zero),
-        exact=np.take(exact, ats, axis),
-        values=np.take(values, ats, axis),
-        codes=None if codes is None or codes.shape != exact.shape else np.take(codes, ats, axis),
+        exact=np.take(exact, channels, axis),
+        values=np.take(values, channels, axis),
+        codes=(
+            None if codes is None or codes.shape != exact.shape else np.take(codes, channels, axis)
+        ),
     )
 
 

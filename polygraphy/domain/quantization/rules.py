@@ -152,7 +152,7 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
     tensors = [site.name for site in sites if site.kind != "operator"]
     names = {name for site in tensors for name in (site, site + RAW)}
     if producer == "modelopt":
-        return Rules(nodes, sites, _modelopt_asks(nodes, names))
+        return Rules(nodes, sites, _modelopt_requests(nodes, names))
     nodes = _without_moves(nodes, names, _MOVES_OF_NNCF if producer == "nncf" else _MOVES)
     new_names = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
@@ -188,7 +188,7 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
     return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized_sites(()))
 
 
-def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
+def _modelopt_requests(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
     """Return the tensors that each node requires with ModelOpt: its quantized inputs, including
     those of nodes that only move elements."""
     asks: dict[str, Asks] = {}

@@ -93,7 +93,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         for tensor in free:
             if roles[tensor.name] == CHUNK and not _is_embedding(tensor.name):
                 roles[tensor.name] = CONSTANT
-    for tensor in _conditions([tensor for tensor in free if roles[tensor.name] == CHUNK]):
+    for tensor in _conditioning_inputs([tensor for tensor in free if roles[tensor.name] == CHUNK]):
         roles[tensor.name] = CONSTANT
     main = [tensor for tensor in free if roles[tensor.name] in (TOKENS, CHUNK)]
     by_name = {tensor.name: tensor for tensor in graph.inputs}
@@ -119,7 +119,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     )
 
 
-def _conditions(chunks: Sequence[Tensor]) -> Sequence[Tensor]:
+def _conditioning_inputs(chunks: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return the inputs without a time axis, such as a vector that describes a speaker, if other
     inputs have one."""
     ranks = [len(tensor.shape or ()) for tensor in chunks if _has_open_axis(tensor)]

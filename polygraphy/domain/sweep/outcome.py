@@ -192,7 +192,7 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
 
 def mark_known_failures(
     rows: Sequence[Row],
-    knowns: Sequence[KnownFailure],
+    known_failures: Sequence[KnownFailure],
     today: str,
     names: Sequence[str] | None = None,
 ) -> tuple[list[Row], list[str]]:
@@ -201,7 +201,7 @@ def mark_known_failures(
 
     Args:
         rows: the cells of this sweep.
-        knowns: the failures.
+        known_failures: the failures.
         today: the day, as in ``2026-12-31``.
         names: those of all cells of the plan, where this sweep runs a part of them.
     """
@@ -210,7 +210,7 @@ def mark_known_failures(
         for name in row.names:
             cell_indexes.setdefault(name, set()).add(at)
     new_rows, notes = list(rows), []
-    for known_failure in knowns:
+    for known_failure in known_failures:
         intended_names = matching_cells(cell_indexes.keys(), known_failure.cell)
         if known_failure.is_expired(today):
             notes.append(

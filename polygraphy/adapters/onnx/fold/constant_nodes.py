@@ -110,13 +110,13 @@ class ConstantNodes:
             return None
         return elements(tensor)
 
-    def is_at_hand(self, name: str) -> bool:
+    def is_value_known(self, name: str) -> bool:
         """Return whether the value of a tensor is known without computing it."""
         return name in self.values or name in self.tensors
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant."""
-        if self.is_at_hand(name) or name in self._made_by:
+        if self.is_value_known(name) or name in self._made_by:
             return True
         return self._outer is not None and self._outer.is_constant(name)
 
@@ -178,11 +178,11 @@ class ConstantNodes:
             if name in weights:
                 continue
             depth, nodes = 0, self
-            while not nodes.is_at_hand(name) and name not in nodes._made_by:
+            while not nodes.is_value_known(name) and name not in nodes._made_by:
                 if nodes._outer is None:
                     raise BackendError(f"Tensor {name!r} is not a constant.")
                 depth, nodes = depth - 1, nodes._outer
-            if nodes.is_at_hand(name):
+            if nodes.is_value_known(name):
                 weights[name] = nodes._tensor(name)
             elif (position := (depth, nodes._made_by[name])) not in needed:
                 needed[position] = nodes

@@ -411,7 +411,7 @@ class GraphWalk:
         names = [
             name
             for name in filter(None, node.input[:])
-            if not self.nodes.is_at_hand(name)
+            if not self.nodes.is_value_known(name)
             and self.nodes.is_constant(name)
             and is_short(self.shape(name))
         ]
@@ -459,7 +459,7 @@ class GraphWalk:
             return None
         name = node.input[0]
         value = self.nodes.small_constant(name)
-        if value is None and self.nodes.is_constant(name) and not self.nodes.is_at_hand(name):
+        if value is None and self.nodes.is_constant(name) and not self.nodes.is_value_known(name):
             value = self._compute_value(name)
         if value is None or value.size != 1:
             return None
@@ -515,7 +515,7 @@ class GraphWalk:
 
         while True:
             names = nodes.tensors_to_replace(is_too_large)
-            missing = [name for name in names if not nodes.is_at_hand(name)]
+            missing = [name for name in names if not nodes.is_value_known(name)]
             if not missing:
                 break
             values, failed = bisect_batch(missing, partial(self._compute_together, partitioning))
@@ -524,7 +524,9 @@ class GraphWalk:
                 nodes.keep(failed)
                 if partitioning == "basic":
                     tensors = set(nodes.tensors_to_replace(is_too_large))
-                    names = [name for name in names if name in tensors and nodes.is_at_hand(name)]
+                    names = [
+                        name for name in names if name in tensors and nodes.is_value_known(name)
+                    ]
                     break
         return nodes.replace(names)
 

@@ -228,7 +228,7 @@ def replace_together(
             with suppress(OSError):
                 file.unlink()
     for staged in weights.values():
-        _sweep(staged.target)
+        _remove_leftovers(staged.target)
 
 
 def _stage_beside(path: Path, staged: StagedFile) -> Path:
@@ -278,7 +278,7 @@ def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile
     write_model(model, staged.stream)
 
 
-def _sweep(target: Path) -> None:
+def _remove_leftovers(target: Path) -> None:
     """Remove files with temporary names that are no longer needed."""
     with suppress(OSError):
         for file in target.parent.iterdir():

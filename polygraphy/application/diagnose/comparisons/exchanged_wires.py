@@ -243,7 +243,8 @@ class _ExchangeSearch:
         if len(equivalents) == 1:
             return equivalents
         are_right = [
-            {self._is_as_named(self._name(wire)) for wire in pair} - {None} for pair in equivalents
+            {self._has_reference_value(self._name(wire)) for wire in pair} - {None}
+            for pair in equivalents
         ]
         likely = [
             pair
@@ -296,10 +297,10 @@ class _ExchangeSearch:
         """Return the content of a weight, or the name of another tensor."""
         return self._graph.digest(name) if name in self._graph.constants else name
 
-    def _is_as_named(self, name: str) -> bool | None:
-        """Return whether the reference computes the same under the name of a tensor, or None.
-        The result is None if it has no such name. Optimizers name the result of folded nodes
-        after them."""
+    def _has_reference_value(self, name: str) -> bool | None:
+        """Return whether the reference's tensor of the same name has the same values, or None.
+        The result is None if the reference has no such tensor, or the values show nothing.
+        Optimizers name the result of folded nodes after them."""
         value = self._values.get(name)
         if value is None or not is_informative(np.asarray(value)):
             return None

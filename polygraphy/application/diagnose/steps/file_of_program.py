@@ -402,7 +402,7 @@ class _FileComparison:
             facts.append(
                 program_evidence.first_weight(first.name, first.node.op, first.deviation, origin)
             )
-            if self._is_statistics(weights) and not differences.has_other_nodes:
+            if self._are_statistics(weights) and not differences.has_other_nodes:
                 note = remedies.EXPORT_AGAIN_IN_EVAL
         facts += [
             program_evidence.other_constant(
@@ -421,7 +421,7 @@ class _FileComparison:
         remedy = self._remedy(note)
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
-    def _is_statistics(self, weights: Sequence[Spot]) -> bool:
+    def _are_statistics(self, weights: Sequence[Spot]) -> bool:
         """Return whether BatchNorm's running statistics explain all different weights: its mean and
         variance, or a convolution they were folded into.
         """

@@ -48,9 +48,7 @@ def explain_saved_by_nondeterminism(case: Case, comparison: SavedComparison) -> 
 
 
 def explain_by_random_weights(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Return that the results of a program prove nothing, if its function gives it other weights at
-    each call.
-    """
+    """Return an inconclusive outcome if a program gets other weights at each call; else a skip."""
     names: Sequence[str] = getattr(comparison.given, "random_weights", lambda: ())()
     if not names:
         return Skip("the program has the same weights if it is loaded again")

@@ -22,7 +22,7 @@ _ENGINE, _PICTURE = "trt", "onnx-like-trt-network"
 _OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)
 
 
-def _make(
+def _steps_to_convert(
     values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str
 ) -> tuple[list[Step], Call | Source]:
     """Return the statements that build an engine or draw its network, and their result."""
@@ -83,6 +83,6 @@ CONVERSION = Conversion(
         TrtPoolOptions,
         TrtGpuOptions,
     ),
-    make=_make,
+    make=_steps_to_convert,
     warn=_warn,
 )

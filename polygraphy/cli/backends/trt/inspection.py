@@ -22,7 +22,7 @@ _GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadO
 _NAME_OF_FUNCTION = "--trt-network-func-name"
 
 
-def _make(values: Values, model: ModelOptions, is_converted: bool) -> InspectedModel:
+def _steps_to_inspect(values: Values, model: ModelOptions, is_converted: bool) -> InspectedModel:
     """Return the statements that create the network or the engine of a model.
 
     Raises:
@@ -68,5 +68,5 @@ def _warn_without_script(values: Values, paths: Sequence[str]) -> None:
 
 
 INSPECTION = Inspection(
-    groups=_GROUPS, besides=(_NAME_OF_FUNCTION,), make=_make, warn=_warn_without_script
+    groups=_GROUPS, besides=(_NAME_OF_FUNCTION,), make=_steps_to_inspect, warn=_warn_without_script
 )

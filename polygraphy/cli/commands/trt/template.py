@@ -28,7 +28,7 @@ from polygraphy.codegen.source import Source, Step, quote_word
 class _TemplateCommand(TemplateCommand):
     """Base class of commands that write a script about TensorRT, which is not run."""
 
-    def _check_model(self, values: Values) -> str | None:
+    def _model_path(self, values: Values) -> str | None:
         """Return the path of the model; None if there is none.
 
         Raises:
@@ -63,7 +63,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
 
     def program(self, values: Values) -> Program:
         """Return the script that defines a network."""
-        model = self._check_model(values)
+        model = self._model_path(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
         given_names = [
@@ -104,7 +104,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
 
     def program(self, values: Values) -> Program:
         """Return the script that creates a builder configuration."""
-        model = self._check_model(values)
+        model = self._model_path(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *non_default_flags_for_calls(values, CONFIG_CALLS)]
         unused = non_default_flags(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)

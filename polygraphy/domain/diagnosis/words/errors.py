@@ -140,7 +140,7 @@ def _inputs_text(inputs: Mapping[str, Any]) -> str:
     )
 
 
-def model_exceeds_message(size: int) -> UsageError:
+def model_too_large_to_copy(size: int) -> UsageError:
     """Return the error that a quantized model is too large to be copied."""
     return UsageError(
         f"The quantized model has {in_bytes(size)} of weights, but a copy of it, in which layers"
@@ -166,7 +166,7 @@ def search_needs_memory(needed: int, least: int, limit: int) -> UsageError:
 
 
 def metric_returns_other(name: str, returned: Any) -> InputError:
-    """Return the error that a metric returns something else than a number."""
+    """Return the error that a metric does not return a number."""
     shape = getattr(returned, "shape", None)
     what = f"a value of type {type(returned).__name__}"
     if isinstance(shape, tuple) and shape:

@@ -72,7 +72,7 @@ WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not 
 
 @statement
 def exchange_tried(names: Sequence[str]) -> str:
-    """Return which two inputs or outputs have each other's name; no names if none do."""
+    """Return the sentence with the two inputs or outputs that have each other's name, if any."""
     if not names:
         return "No exchange of two inputs or outputs explains the difference."
     return f"If {quote_all(names)} are exchanged, all outputs match."
@@ -80,7 +80,7 @@ def exchange_tried(names: Sequence[str]) -> str:
 
 @statement
 def opset_tried(version: int, is_right: bool) -> str:
-    """Return whether the model matches if it states another opset."""
+    """Return the sentence on whether the model matches if it states another opset."""
     return f"If the model states opset {version}, {'all' if is_right else 'not all'} outputs match."
 
 
@@ -246,7 +246,7 @@ def nodes_without_decision(nodes: int) -> str:
 
 @statement
 def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
-    """Return the sentence whether outputs match with rewrites disabled."""
+    """Return the sentence on whether outputs match with rewrites disabled."""
     name = "all rewrites" if is_all else " and ".join(rewrites)
     return f"Outputs {'match' if matches else 'still differ'} with {name} disabled."
 
@@ -316,7 +316,7 @@ def rows_explained(explained: int, rows: int, runs: int) -> str:
 
 @statement
 def matches_saved(party: str, matches: bool) -> str:
-    """Return the sentence whether a backend matches the saved results."""
+    """Return the sentence on whether a backend matches the saved results."""
     return f"{party} {'matches' if matches else 'does not match'} the saved results."
 
 

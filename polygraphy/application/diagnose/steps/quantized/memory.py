@@ -89,7 +89,7 @@ def _allowed_bytes(case: Case) -> int:
 def check_message_size(weights: Sequence[Weight]) -> None:
     """Raise UsageError if a model with these weights is too large to be copied."""
     if (size := sum(weight.nbytes for weight in weights)) > _MESSAGE_BYTES:
-        raise errors.model_exceeds_message(size)
+        raise errors.model_too_large_to_copy(size)
 
 
 def check_memory(case: Case) -> None:

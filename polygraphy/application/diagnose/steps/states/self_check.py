@@ -539,9 +539,9 @@ class _TraceComparison:
         return _FaultyNode(node, pair.output, [fact], is_state=True)
 
 
-def _faulty_node(node: Node, tensor: str, off: Deviation, at: int) -> _FaultyNode:
+def _faulty_node(node: Node, tensor: str, deviation: Deviation, at: int) -> _FaultyNode:
     """Return the node of a tensor that differs from that of all inputs at once, with the fact."""
-    return _FaultyNode(node.label, tensor, [state_evidence.differs_at_once(tensor, off, at)])
+    return _FaultyNode(node.label, tensor, [state_evidence.differs_at_once(tensor, deviation, at)])
 
 
 def _op(node: Node) -> str:
