@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ from polygraphy.logger import G_LOGGER
 from .nodes import ROWS_OF_OPERATORS, model_of
 from .other_nodes import OTHER_ROWS
 from .planting import Fault, draw_node, faults, two
+from .quantized_nodes import OPERATORS, WAYS, draw, feed_of_codes, model_of_codes
+from .quantized_nodes import faults as faults_of_codes
 
 EXACT, NODE, CAUSE, OPEN, WRONG = WORDS = ("exact", "node", "cause", "open", "wrong")
 UNKNOWN = "changed"
@@ -67,6 +70,22 @@ def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
                 if only not in name:
                     continue
                 healthy, wrong = model_of(node), model_of(fault.node)
+                if shows(healthy, wrong, feed):
+                    yield Case(name, healthy, wrong, feed, fault)
+        yield from cases_of_codes(seed, number, only)
+
+
+def cases_of_codes(seed: int, number: int, only: str = "") -> Iterator[Case]:
+    """Yield one case for each scale and zero point of each operator on codes, as far as it
+    shows."""
+    for at, (operator, way) in enumerate(product(OPERATORS, WAYS)):
+        rng = np.random.default_rng([seed, number, at, len(WAYS)])
+        node = draw(operator, way, rng)
+        for fault in faults_of_codes(node, rng):
+            feed = feed_of_codes(node, rng)
+            name = f"{operator.op}: {fault.kind} {fault.number}"
+            if only in name:
+                healthy, wrong = model_of_codes(node), model_of_codes(fault.node)
                 if shows(healthy, wrong, feed):
                     yield Case(name, healthy, wrong, feed, fault)
 
@@ -159,7 +178,8 @@ def _judge(case: Case, code: int, document: dict[str, Any], text: str) -> tuple[
         return OPEN, text
     if not named <= {*case.fault.nodes}:
         return WRONG, text
-    if causes <= {*case.fault.causes} and code == 1:
+    is_named = not case.fault.number or f"'{case.fault.number}'" in text
+    if causes <= {*case.fault.causes} and is_named and code == 1:
         return EXACT, text
     return (NODE if causes <= {UNKNOWN} else CAUSE), text
 

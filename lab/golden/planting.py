@@ -20,10 +20,12 @@ class Fault(NamedTuple):
     """A changed node, and what there is to find."""
 
     kind: str
-    node: Node
+    node: Any
     causes: tuple[str, ...]
     nodes: tuple[str, ...] = ("node",)
     """Naming one of these, and nothing else, is right."""
+    number: str = ""
+    """The weight that the explanation must mention."""
 
 
 def draw_node(row: Row, rng: Draw) -> Node:

@@ -14,6 +14,9 @@ from polygraphy.domain.tensors.precision import is_float
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
+_STRONGLY = 0.95
+"""With at least this correlation, two tensors are the same one, computed differently. Chosen, not
+measured."""
 
 
 def has_nan(value: Any) -> bool:
@@ -138,3 +141,10 @@ def mean_square_error(value: Any, expected: Any) -> float:
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.square(differences).sum()) / max(differences.size, 1)
+
+
+def is_related(array: Any, reference: Any) -> bool:
+    """Return whether two arrays are correlated or equal in many elements."""
+    if np.shape(array) != np.shape(reference) or np.size(array) < 2:
+        return False
+    return is_partly_equal(array, reference) or correlation(array, reference) > _STRONGLY

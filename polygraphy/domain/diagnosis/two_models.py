@@ -24,6 +24,7 @@ from polygraphy.domain.model.graph import (
     attribute_digests,
     attribute_text,
 )
+from polygraphy.domain.quantization.operands import scales_codes
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
@@ -210,15 +211,12 @@ def cause_of_weight(
         value: its value.
         reference: the correct value.
     """
-    ops = {side.nodes[index].op for index, _ in operands}
-    if ops & QUANTIZING and all(position > 0 for _, position in operands):
+    nodes = [(side.nodes[index], position) for index, position in operands]
+    if all(scales_codes(node.op, node.inputs, position) for node, position in nodes):
         return "quantization"
-    if (
-        ops <= {"Add", "Max", "Clip"}
-        and value is not None
-        and reference is not None
-        and np.size(value) == np.size(reference) == 1
-    ):
+    ops = {node.op for node, _ in nodes}
+    is_known = value is not None and reference is not None
+    if is_known and ops <= {"Add", "Max", "Clip"} and np.size(value) == np.size(reference) == 1:
         _, expected = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (value, reference))
         guards = all(is_guard(side, index) for index, _ in operands)
         # A bound of zero is an epsilon only where a root, a logarithm or a division follows.

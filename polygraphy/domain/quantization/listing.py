@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.model import Graph, Node, Weight
 from polygraphy.domain.model.difference import Difference
 from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.operands import OPERANDS, Operand
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.sites import RAW, Site, is_coarse
 from polygraphy.domain.tensors.aliases import Array
@@ -42,36 +43,6 @@ class QuantizedTensor:
     least: float | None = None
 
 
-@frozen
-class _Operand:
-    """The positions of a quantized input or output of an operator."""
-
-    kind: str
-    scale: int
-    zero_point: int
-    codes: int | None = None
-    """None if the operator computes the codes: they are its output."""
-
-
-_X, _W = _Operand("activation", 1, 2, 0), _Operand("weight", 4, 5, 3)
-_OPERANDS: Mapping[str, Sequence[_Operand]] = {
-    "QLinearConv": (_X, _W, _Operand("activation", 6, 7)),
-    "QLinearMatMul": (_X, _W, _Operand("activation", 6, 7)),
-    "QGemm": (_X, _W, _Operand("activation", 7, 8)),
-    "QLinearAdd": (_X, _W, _Operand("activation", 6, 7)),
-    "QLinearMul": (_X, _W, _Operand("activation", 6, 7)),
-    "QLinearWhere": (
-        _Operand("activation", 2, 3, 1),
-        _Operand("activation", 5, 6, 4),
-        _Operand("activation", 7, 8),
-    ),
-    "QLinearConcat": (_Operand("activation", 0, 1),),
-    **{
-        f"QLinear{name}": (_X, _Operand("activation", 3, 4))
-        for name in ("Sigmoid", "LeakyRelu", "Softmax", "AveragePool", "GlobalAveragePool")
-    },
-}
-"""Operators on codes: what they read and compute."""
 _BIAS = {"QLinearConv": 8, "QGemm": 6}
 INTEGER_WEIGHTS: Mapping[str, Sequence[tuple[int, int, int]]] = {
     "ConvInteger": [(1, 0, 3)],
@@ -189,7 +160,7 @@ def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
         for weight, scale, zero in INTEGER_WEIGHTS.get(op, ()):
             if scale:
                 pairs.append((scale, zero, _input(node, weight)))
-        for operand in _OPERANDS.get(op, ()):
+        for operand in OPERANDS.get(op, ()):
             tensor = node.outputs[0] if operand.codes is None else _input(node, operand.codes)
             pairs.append((operand.scale, operand.zero_point, tensor))
         for scale, zero, tensor in pairs:
@@ -214,8 +185,8 @@ def _quantized_tensors(
             yield _tensor(node, kind, codes.name, 1, 2, weights, codes.dtype)
         elif _input(node, 0) not in makers:
             yield _tensor(node, "activation", _input(node, 0), 1, 2, weights)
-    elif op in _OPERANDS:
-        yield from _quantized_operands(node, _OPERANDS[op], weights)
+    elif op in OPERANDS:
+        yield from _quantized_operands(node, OPERANDS[op], weights)
         bias = weights.get(_input(node, _BIAS.get(op, 99)))
         if bias is not None:
             yield QuantizedTensor(bias.name, "bias", str(bias.dtype))
@@ -254,7 +225,7 @@ def _product_of_integers(
 
 
 def _quantized_operands(
-    node: Node, operands: Sequence[_Operand], weights: Mapping[str, Weight]
+    node: Node, operands: Sequence[Operand], weights: Mapping[str, Weight]
 ) -> Iterator[QuantizedTensor]:
     """Yield the quantized tensors among the operands of a node."""
     for operand in operands:

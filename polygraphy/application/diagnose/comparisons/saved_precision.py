@@ -17,7 +17,7 @@ from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.compute import RECURRENT, TF32, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.errors import PolygraphyException, UnsupportedOperatorError
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
@@ -53,6 +53,11 @@ _SPACING = 2.0**-10
 _STATES = 2.0
 """The same for a recurrent node, as a multiple of other nodes: it also rounds its state in each
 step. Chosen, not measured."""
+
+_BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
+"""Operators with an optional bias, and the number of their inputs with it."""
+_HALF_STEP = 0.51
+"""Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
 
 
 def tf32_tensors(
@@ -208,3 +213,23 @@ def _has_product(node: Node) -> bool:
     return node.op in TF32_OPERATORS or any(
         _has_product(inner) for graph in node.graphs for inner in graph.nodes
     )
+
+
+def bias_rounding(graph: Graph, name: str) -> float:
+    """Return the largest error of a float bias that ONNX Runtime rounds, if the input and the
+    weight of the node that computes a tensor are quantized; zero for other nodes."""
+    maker = graph.operation_producers.get(name)
+    node = None if maker is None else graph.nodes[maker]
+    if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
+        return 0.0
+    step = 1.0  # The step of a quantized bias is the product of the scales of both inputs.
+    for operand in node.inputs[:2]:
+        index = graph.operation_producers.get(operand)
+        before = None if index is None else graph.nodes[index]
+        if before is None or before.op != "DequantizeLinear":
+            return 0.0
+        scale = graph.constants.get(before.inputs[1])
+        if scale is None or scale.values is None:
+            return 0.0
+        step *= float(np.max(np.abs(scale.values)))
+    return _HALF_STEP * step

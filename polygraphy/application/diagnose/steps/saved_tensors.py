@@ -16,6 +16,11 @@ from polygraphy.application.diagnose.changes.change_search import (
     output_name,
     usual_variants,
 )
+from polygraphy.application.diagnose.changes.code_numbers import (
+    find_code_numbers,
+    find_shared_number,
+    is_code_number,
+)
 from polygraphy.application.diagnose.changes.integer_search import find_integers
 from polygraphy.application.diagnose.changes.weight_search import (
     find_lost_inputs,
@@ -23,7 +28,7 @@ from polygraphy.application.diagnose.changes.weight_search import (
 )
 from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
-from polygraphy.application.diagnose.comparisons.saved_precision import tf32_tensors
+from polygraphy.application.diagnose.comparisons.saved_precision import bias_rounding, tf32_tensors
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, cut_part
@@ -36,7 +41,7 @@ from polygraphy.application.diagnose.wrong_nodes import (
     describe_first_error,
 )
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
+from polygraphy.domain.diagnosis.closeness import is_related
 from polygraphy.domain.diagnosis.commands import cast_words
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -82,9 +87,6 @@ from polygraphy.domain.tensors.precision import (
 )
 from polygraphy.ports.diagnosing import SuspectedParty
 
-_STRONGLY = 0.95
-"""With at least this correlation, two tensors are the same one, computed differently. Chosen, not
-measured."""
 _STEPS = 8
 """Epsilons by which rounding changes a saved tensor at most. Chosen, not measured."""
 _ROUNDINGS = 4
@@ -96,10 +98,6 @@ measured."""
 _IMPROVED = 5
 """A change is told from rounding if the node's error is this multiple of what remains. Chosen, not
 measured."""
-_BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
-"""Operators with an optional bias, and the number of their inputs with it."""
-_HALF_STEP = 0.51
-"""Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
 _INSIDE = 12
 """Most nodes that are tried with other operators where the tensors between them are not known."""
 
@@ -127,8 +125,9 @@ class _SavedTensors:
         self._party: SuspectedParty = case.parties[0]
         self._lost: Values = {}
         self._tf32: set[str] = set()
-        self._changed: list[Variant] = []
+        self._changed: dict[str, list[Variant]] = {}
         self._computed: list[str] = []
+        self._wrong: set[str] = set()
         self._changes: dict[str, tuple[Variant | None, Variant | None]] = {}
         self._overflows: dict[str, str] = {}
         # Quantized tensors show the rounding of the model, not the precision of the backend that
@@ -157,6 +156,7 @@ class _SavedTensors:
                     steps.NO_DIFFERENCE if first is None else steps.first_difference(first)
                 )
         differing = self._find_wrong_tensors(trace)
+        self._wrong = {*(differing or ())}
         if differing is None:
             return Unexplained(reasons.NO_NODES)
         regions: dict[str, list[int]] = {}
@@ -209,9 +209,10 @@ class _SavedTensors:
                 for culprit in culprits
             ]
         if len(self._changed) == len(culprits):
-            remedy = case.undo_changes(side, self._changed)
+            changed = [*chain(*self._changed.values())]
+            remedy = case.undo_changes(side, changed)
             if not self._gives_saved_outputs(remedy.command):
-                note = remedies.undo([variant.change for variant in self._changed])
+                note = remedies.undo([variant.change for variant in changed])
                 remedy = Remedy(None, False, note)
             culprits = [evolve(culprit, remedy=remedy) for culprit in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
@@ -232,7 +233,7 @@ class _SavedTensors:
         limit = max(CLOSE, _IMPROVED * max(rounded, _TF32 if self._tf32 else 0.0))
         part = Submodel(case.model.proto, comparison.feed)
         try:
-            for variant in self._changed:
+            for variant in chain(*self._changed.values()):
                 part = part.change(output_name(variant), variant)
             compute = part.load(self._party)
         except PolygraphyException:  # The model lacks a node, so that no command restores it.
@@ -277,7 +278,7 @@ class _SavedTensors:
                     name: (deviation, isolated.values[name])
                     for name, deviation in isolated.wrong
                     if _is_relevant(deviation, self._rounding(name, trace))
-                    and not deviation.largest <= self._bias_rounding(name)
+                    and not deviation.largest <= bias_rounding(case.model.graph, name)
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
@@ -309,31 +310,6 @@ class _SavedTensors:
         types = {dtypes[name] for index in region for name in nodes[index].reads if name in dtypes}
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
         return _STEPS * max(epsilon or 0.0, self._coarse, *map(epsilon_of, types))
-
-    def _bias_rounding(self, name: str) -> float:
-        """Return the largest error of a float bias that ONNX Runtime rounds, if the input and the
-        weight of its node are quantized; zero for other nodes.
-        """
-        side = self._case.model.graph
-        node = (
-            side.nodes[side.operation_producers[name]] if name in side.operation_producers else None
-        )
-        if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
-            return 0.0
-        step = 1.0  # The step of a quantized bias is the product of the scales of both inputs.
-        for operand in node.inputs[:2]:
-            before = (
-                side.nodes[side.operation_producers[operand]]
-                if operand in side.operation_producers
-                else None
-            )
-            if before is None or before.op != "DequantizeLinear":
-                return 0.0
-            scale = side.constants.get(before.inputs[1])
-            if scale is None or scale.values is None:
-                return 0.0
-            step *= float(np.max(np.abs(scale.values)))
-        return _HALF_STEP * step
 
     def _describe_culprit(
         self,
@@ -367,7 +343,7 @@ class _SavedTensors:
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])
-                self._changed.append(variant)
+                self._changed[name] = [variant]
             elif weight is not None:
                 cause, change, note = weight.cause, weight.change, remedies.PASS_REFERENCE
             else:
@@ -420,6 +396,11 @@ class _SavedTensors:
             names = [
                 name for name in reading if not any(name in shared_names for shared_names in shared)
             ]
+            if len(names) > 1 and (
+                number := self._find_shared_number(weight, names, regions, side, trace)
+            ):
+                shared[tuple(names)] = number
+                continue
             for name in names if len(names) > 1 else ():
                 changes = self._find_change(name, regions[name], side, trace, differing[name][1])
                 solved = next((x for x in changes if x is not None), None)
@@ -442,6 +423,25 @@ class _SavedTensors:
                     shared[tuple(together)] = solved
                     break
         return shared
+
+    def _find_shared_number(
+        self,
+        weight: str,
+        names: Sequence[str],
+        regions: Mapping[str, Sequence[int]],
+        side: Graph,
+        trace: Trace,
+    ) -> Variant | None:
+        """Return the variant with the scale or zero point with which all nodes that read it compute
+        their saved tensors; None if there is none."""
+        readers = {name: regions[name][-1] for name in names}
+        if not all(is_code_number(side, index, weight) for index in readers.values()):
+            return None
+        searches = [
+            (self._search_in(name, regions[name], side, trace), index)
+            for name, index in readers.items()
+        ]
+        return find_shared_number([(s, i) for s, i in searches if s is not None], weight)
 
     def _is_explained(
         self,
@@ -472,6 +472,8 @@ class _SavedTensors:
     ) -> Culprit:
         """Return the culprit of several nodes that read one wrong weight."""
         makers = [side.operation_producers[name] for name in names]
+        if is_code_number(side, makers[0], next(iter(weight.weights))):
+            self._changed[names[0]] = [evolve(weight, node=side.nodes[index]) for index in makers]
         facts = [fact for fact in culprit.facts if fact.kind == "wrong_from_saved"]
         change = weight.change
         if "op" in change.values:  # The nodes may have different operators.
@@ -506,7 +508,8 @@ class _SavedTensors:
             search = self._search_in(name, region, side, trace, share)
             if search is None:
                 break
-            variant = self._find_variant(search, index, output, goal)
+            numbers = find_code_numbers(search, index, self._wrong)
+            variant = next(numbers, None) or self._find_variant(search, index, output, goal)
             if variant is not None:
                 return variant, None
             solved: Iterable[Variant] = chain(
@@ -547,7 +550,7 @@ class _SavedTensors:
         for number in computing:
             tried = variants(side, number) if number in side.operations else ()
             for variant in search.select_matching(tried):
-                self._changed.append(variant)
+                self._changed[name] = [variant]
                 source = "program" if self._run.is_traced else "saved"
                 proof = evidence.undone_gives_expected(len(computing), source)
                 return variant.cause, [evidence.change_of_node(variant.change), proof], number
@@ -673,7 +676,7 @@ class _SavedTensors:
         differing = {index for region in regions.values() for index in region}
         if readers - differing:
             return False
-        return all(not _is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
+        return all(not is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
         """Return the verdict that only nodes that read the inputs disagree, so that the data may
@@ -687,10 +690,3 @@ class _SavedTensors:
 def _is_relevant(deviation: Deviation, rounding: float) -> bool:
     """Return whether a deviation exceeds rounding."""
     return deviation.relative > max(1e-5, rounding) or not np.isfinite(deviation.relative)
-
-
-def _is_related(array: Any, reference: Any) -> bool:
-    """Return whether two arrays are correlated or equal in many elements."""
-    if np.shape(array) != np.shape(reference) or np.size(array) < 2:
-        return False
-    return is_partly_equal(array, reference) or correlation(array, reference) > _STRONGLY

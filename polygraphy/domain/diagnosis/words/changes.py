@@ -95,6 +95,22 @@ def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
 
 
 @fact
+def both_numbers(numbers: Sequence[Fact]) -> str:
+    """Return the fact that a scale and a zero point differ together."""
+    return " and ".join(map(str, numbers))
+
+
+@fact
+def one_of_numbers(op: str, numbers: Sequence[Fact]) -> str:
+    """Return the fact that one of several scales and zero points of an operator differs, each of
+    which explains its result alone."""
+    return (
+        f"{op} has one wrong number, and each of these changes alone explains the result:"
+        f" {'; '.join(map(str, numbers))}"
+    )
+
+
+@fact
 def differs() -> str:
     """Return the fact that a weight differs, as a predicate."""
     return "differs"

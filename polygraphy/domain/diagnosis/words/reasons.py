@@ -12,8 +12,13 @@ ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
 SOME_NODES, SOME_WEIGHTS = "some changes of nodes", "some weights"
 """Changes that could explain outputs and were not tried."""
-ROLES = {"quantization": "scale or zero point", "epsilon": "epsilon"}
-"""Names of a weight with a special role, by the cause of the fault."""
+ROLES = {
+    "quantization": "scale or zero point",
+    "scale": "scale",
+    "zero_point": "zero point",
+    "epsilon": "epsilon",
+}
+"""Names of a weight with a special role, by the cause of the fault or by the role."""
 NO_FAULT = constant("no_fault", "No fault found.")
 NO_TENSORS = constant("no_tensors", "No backend could compute all tensors.")
 NO_NODES = constant("no_nodes", "No backend could run the nodes one by one.")

@@ -78,7 +78,7 @@ def state_opset(version: int, expected: int) -> str:
 @statement
 def undo(changes: Sequence[Fact]) -> str:
     """Return the sentence that lists the changes to undo."""
-    return f"Undo this change: {'; '.join(map(str, changes))}."
+    return f"Undo this change: {'; '.join(dict.fromkeys(map(str, changes)))}."
 
 
 @statement
