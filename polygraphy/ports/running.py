@@ -324,6 +324,9 @@ def inputs_of_known_rank(model: Any) -> Collection[str]:
 def crashing_node(model: str | bytes) -> tuple[str, str]:
     """Return a phrase for the first node of a model (a path or bytes) that would end the process in
     ONNX Runtime, and what to do; both are empty if there is none, or the model cannot be read.
+
+    Raises:
+        ModelError: the model has too many nodes after its functions are inlined.
     """
 
 

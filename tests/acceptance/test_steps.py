@@ -117,6 +117,7 @@ def test_a_model_that_disagrees_with_itself_needs_no_second_backend(
     assert (culprit["nodes"], culprit["cause"]) == ([CULPRITS[fault][0]], CULPRITS[fault][1])
     if fault == "crossed":
         assert (culprit["facts"][0]["step"], culprit["facts"][0]["position"]) == (1, 4)
+        assert "the inputs or the outputs are wired incorrectly" in done.out
 
 
 @pytest.mark.parametrize("slots", [0, 16])

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnxruntime.trial import evaluate_constants
 from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.check import check_lint
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, ModelError
 from tests.support.examples import scaled
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
@@ -101,6 +101,24 @@ def test_a_session_that_would_crash_is_not_made(
     with pytest.raises(BackendError, match=reported):
         session_from_onnx(made)
     session_from_onnx(with_all_results(model))
+
+
+@pytest.mark.parametrize("form", ["path", "bytes"])
+def test_functions_that_would_be_inlined_without_end_are_no_session(
+    form: str, tmp_path: Path
+) -> None:
+    text = f"""{HEAD[:-2]}, "own": 1]> m (float[3] x) => (float[3] y) {{ y = own.F31(x) }}
+    <domain: "own", opset_import: ["": 17]> F0 (x) => (y) {{ y = Relu(x) }}"""
+    for level in range(31):
+        text += f"""<domain: "own", opset_import: ["": 17, "own": 1]> F{level + 1} (x) => (y) {{
+            z = own.F{level}(x)  y = own.F{level}(z) }}"""
+    model, path = parser.parse_model(text), tmp_path / "model.onnx"
+    onnx.save(model, path)
+    given = str(path) if form == "path" else path.read_bytes()
+    with pytest.raises(ModelError, match="2,147,483,648 nodes after its functions are inlined"):
+        session_from_onnx(given)
+    model.graph.node[0].op_type = "F3"
+    assert crashing_node(model.SerializeToString()) == ("", "")
 
 
 def test_a_function_that_leaves_out_a_result_is_found() -> None:

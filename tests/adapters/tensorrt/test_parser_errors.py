@@ -10,7 +10,8 @@ from onnx.parser import parse_model
 
 from polygraphy.adapters.tensorrt.library import module
 from polygraphy.adapters.tensorrt.library.module import Reasons
-from polygraphy.adapters.tensorrt.network.onnx_network import parsing_error
+from polygraphy.adapters.tensorrt.network.onnx_network import parsing_error, warn_about_opset
+from tests.support.tensorrt_names import named_module
 
 MODEL = parse_model("""
 <ir_version: 8, opset_import: ["" : 15]>
@@ -47,6 +48,19 @@ def test_advice_about_dla_is_for_errors_of_dla_only(text: str) -> None:
     parser = refusing(node=-1, desc=text)
     said = str(parsing_error(parser, "m.onnx", Reasons(), lambda: MODEL))
     assert ("on a machine without DLA" in said) == (text != "no way")
+
+
+@pytest.mark.parametrize(
+    ("version", "opset", "is_too_new"),
+    [("8.6.0", 17, False), ("8.6.0", 18, True), ("10.0.1", 18, False)],
+)
+def test_an_opset_that_tensorrt_does_not_know_is_a_warning(
+    version: str, opset: int, is_too_new: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> g (float[2] x) => () {{}}')
+    with module.use_module(named_module(version)):
+        warn_about_opset(f"m{version}.onnx", lambda: model)
+    assert ("Export it with opset 17, or convert it" in capsys.readouterr().out) == is_too_new
 
 
 def test_gpus_are_named_if_there_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

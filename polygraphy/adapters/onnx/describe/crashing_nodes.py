@@ -1,11 +1,18 @@
-"""Nodes that would end the process in ONNX Runtime, found in the bytes of a model."""
+"""Nodes that would end the process in ONNX Runtime, and functions that it would expand without end,
+found in the bytes of a model.
+"""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
@@ -22,9 +29,12 @@ from polygraphy.adapters.onnx_common.inference import crashes_by_attribute
 from polygraphy.adapters.onnx_common.messages import NUMBERED
 from polygraphy.domain.errors import ModelError
 
+onnx = mod.lazy_import("onnx")
+
 Content = Union[mmap.mmap, bytes]
 
 _OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
+_FUNCTIONS = 25
 _NAMED = names_pattern(NUMBERED)
 """Only nodes in whose bytes one of these occurs are looked into."""
 _NONE = "", ""
@@ -37,17 +47,58 @@ def crashing_node(model: str | Path | bytes) -> tuple[str, str]:
 
     Args:
         model: the path of a model, or its bytes.
+
+    Raises:
+        ModelError: the model has too many nodes after its functions are inlined.
     """
+    functions: list[bytes] = []
     try:
         if isinstance(model, bytes):
-            return _find_in_message(model, 0, len(model), MODEL, 0)
-        with (
-            Path(model).open("rb") as stream,
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
-            return _find_in_message(mapped, 0, len(mapped), MODEL, 0)
+            crashing = _find_in_message(model, 0, len(model), MODEL, 0)
+            functions = _functions_of(model)
+        else:
+            with (
+                Path(model).open("rb") as stream,
+                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            ):
+                crashing = _find_in_message(mapped, 0, len(mapped), MODEL, 0)
+                functions = _functions_of(mapped)
     except (OSError, ValueError, MalformedError, ModelError, IndexError):
         return _NONE
+    if functions and crashing == _NONE:
+        _check_functions(model, functions)
+    return crashing
+
+
+def _functions_of(content: Content) -> list[bytes]:
+    """Return the serialized functions of a serialized model."""
+    return [
+        content[inner:after]
+        for number, wire, _, inner, after in message_fields(content, 0, len(content))
+        if wire == BYTES and number == _FUNCTIONS
+    ]
+
+
+def _check_functions(model: str | Path | bytes, functions: Sequence[bytes]) -> None:
+    """Raise ModelError if a model has too many nodes after its functions are inlined. Its graph is
+    read only if one call of each function would make too many."""
+    library = onnx.ModelProto()
+    try:
+        library.functions.extend(map(onnx.FunctionProto.FromString, functions))
+        for function in library.functions:
+            library.graph.node.add(
+                op_type=function.name, domain=function.domain, overload=function.overload
+            )
+        check_expansion(library)
+    except DecodeError:
+        return
+    except ModelError:
+        is_file = not isinstance(model, bytes)
+        check_expansion(
+            onnx.load(str(model), load_external_data=False)
+            if is_file
+            else onnx.load_from_string(model)
+        )
 
 
 def _find_in_message(

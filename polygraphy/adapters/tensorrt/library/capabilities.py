@@ -129,6 +129,7 @@ FEATURES: dict[str, Feature] = {
         _FROM_10_LATE,
         "Name the tensors with MarkDebug (--mark-debug), or mark them as outputs.",
     ),
+    "opset_18": Feature(("OnnxParserFlag",), "models with opset 18", _FROM_10),
     "parser_flags": Feature(("OnnxParserFlag",), "flags of the ONNX parser", _FROM_10),
     "parser_builder_config": Feature(
         ("OnnxParser.set_builder_config",), "a parser that knows the configuration", _FROM_10_LATE

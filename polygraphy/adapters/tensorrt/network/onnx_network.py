@@ -40,7 +40,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.last_words import last_words
-from polygraphy.logger import G_LOGGER
+from polygraphy.logger import G_LOGGER, LogMode
 from polygraphy.ports.models import load_onnx, parse_onnx, save_model
 from polygraphy.ports.running import describe_node_inputs
 
@@ -132,6 +132,9 @@ def _layer(layer: Any) -> tuple[Any, ...]:
 
 
 _SHOWN = 5
+_ONNX = ("", "ai.onnx")
+_LAST_OPSET = 17
+"""The newest opset of TensorRT 8.6."""
 _DLA = "DLA validation failed"
 _DAMAGED = "MODEL_DESERIALIZE_FAILED"
 _MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
@@ -204,6 +207,30 @@ def _error_hint(errors: Sequence[Any]) -> str:
             " capability`."
         )
     return ""
+
+
+def warn_about_opset(source: str, load: Callable[[], Any]) -> None:
+    """Log a warning if a model has a newer opset than the TensorRT in use, which then ignores
+    inputs that were attributes before.
+
+    Args:
+        source: the model, for the message.
+        load: returns it as an `onnx.ModelProto`.
+    """
+    if capabilities().has("opset_18"):
+        return
+    try:
+        opsets = [entry.version for entry in load().opset_import if entry.domain in _ONNX]
+    except PolygraphyException:  # The parser reports it.
+        return
+    if max(opsets, default=0) > _LAST_OPSET:
+        G_LOGGER.warning(
+            f"TensorRT {trt.__version__} supports ONNX up to opset {_LAST_OPSET}, and {source} has"
+            f" opset {max(opsets)}: results can be wrong without an error, for example because the"
+            f" axes of ReduceMean are ignored. Export it with opset {_LAST_OPSET}, or convert it"
+            f" with `polygraphy convert MODEL --opset {_LAST_OPSET} -o NEW.onnx`.",
+            mode=LogMode.ONCE,
+        )
 
 
 def warn_about_errors(parser: Any) -> None:
@@ -340,6 +367,10 @@ class _NetworkFromOnnx(BaseLoader):
         parser = trt.OnnxParser(network, get_trt_logger())
         self._set_flags(parser)
         self._set_config(builder, parser)
+        warn_about_opset(
+            model.name,
+            partial(load_onnx, model.path, maps_weights=True) if model.path else model.load,
+        )
         with ExitStack() as stack:
             with capture_log() as reasons, last_words(_CRASHED.format(model.name)):
                 if job is not None:

@@ -62,13 +62,17 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 
 
 @fact
-def continues_another(output: str, source: str, expected: str, by: str) -> str:
-    """Return the fact that a state output continues an input other than the expected one."""
+def continues_another(
+    output: str, source: str, expected: str, by: str, *, may_be_inputs: bool = False
+) -> str:
+    """Return the fact that a state output continues an input other than the expected one. Without a
+    reference, it may be the inputs that are exchanged."""
     if not expected:
         return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (
         f"Output {output!r} is the next value of input {source!r} in the graph, but of {expected!r}"
-        f" according to {by}: the outputs are wired incorrectly."
+        f" according to {by}: the {'inputs or the ' * may_be_inputs}outputs are wired"
+        " incorrectly."
     )
 
 

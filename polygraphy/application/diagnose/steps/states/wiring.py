@@ -57,7 +57,11 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
             facts=[
                 *facts,
                 state_evidence.continues_another(
-                    conflict.output, conflict.input, conflict.expected, conflict.source
+                    conflict.output,
+                    conflict.input,
+                    conflict.expected,
+                    conflict.source,
+                    may_be_inputs=reference is None,
                 ),
             ],
         )
