@@ -16,7 +16,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.borrowed import Border
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.ports.diagnosing import DiagnosisReports
-from polygraphy.ports.editing import open_model
+from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 
@@ -43,6 +43,18 @@ CASES = {
         " s = Sin(m) last = MatMul(s,w3)",
         {"g"},
     ),
+    "a factor behind a place": (
+        "a = Tanh(x) t = Transpose(a) m = Mul(t,factor) last = MatMul(m,w3)",
+        "a = Tanh(x) t = Transpose(a) last = MatMul(t,w3)",
+        {"last"},
+    ),
+    "before what has no further effect": (
+        "s = Tanh(x) a = Add(x,s) r = ReduceMean<axes=[1]>(a) c = Sub(a,r)"
+        " n = LpNormalization<axis=1>(c) v = Sin(n) last = MatMul(v,w0)",
+        "r = ReduceMean<axes=[1]>(x) c = Sub(x,r) n = LpNormalization<axis=1>(c) v = Sin(n)"
+        " last = MatMul(v,w0)",
+        {"r"},
+    ),
 }
 """The nodes of the healthy model, those of the faulty one, and which may be named."""
 
@@ -60,6 +72,7 @@ def model_of(nodes: str, rows: int = WIDTH) -> onnx.ModelProto:
     weights |= {
         "b": rng.standard_normal(WIDTH).astype(np.float32),
         "order": np.array([1, 0, 2, 5, 4, 3]),
+        "factor": np.float32([0.3]),
     }
     for name, array in weights.items():
         model.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -96,6 +109,8 @@ def spelled_otherwise(model: onnx.ModelProto) -> onnx.ModelProto:
     [
         ("behind a place", "v", "m", "a", "l"),
         ("too many before Relu", "g", "r", "c", "g"),
+        ("a factor behind a place", "t", "m", "a", "last"),
+        ("before what has no further effect", "c", "n", "x", "r"),
     ],
 )
 def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
@@ -104,11 +119,10 @@ def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
     healthy, faulty, _ = CASES[case]
     models = [open_model(model_of(nodes)) for nodes in (faulty, healthy)]
     own, theirs = [traced(model.proto) for model in models]
-    computed = models[1].graph.producers
-    between = [name for name in theirs if computed[given] < computed[name] <= computed[twin]]
-    position = models[0].graph.producers[tensor]
-    border = Border((position,), tensor, twin)
-    place = Divergence(border, theirs[twin], (position,), tuple(between), (given,))
+    between = names_between(models[1], given, twin)
+    positions = tuple(map(models[0].graph.producers.get, names_between(models[0], given, tensor)))
+    border = Border(positions, tensor, twin)
+    place = Divergence(border, theirs[twin], positions, between, (given,))
     values = {**FEED, **own, tensor: theirs[twin]}
     found = Divergences([place], values, theirs, {"x": "x", given: given})
     monkeypatch.setattr(model_changes, "find_divergences", lambda *_: found)
@@ -123,6 +137,13 @@ def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
     )
     assert [culprit.nodes for culprit in changed.culprits] == [[named]]
     assert not changed.is_open
+
+
+def names_between(model: OpenModel, given: str, last: str) -> tuple[str, ...]:
+    """Return the tensors that a model computes after one, up to another."""
+    computed = model.graph.producers
+    first = computed.get(given, -1)
+    return tuple(name for name, at in computed.items() if first < at <= computed[last])
 
 
 def traced(model: onnx.ModelProto) -> dict[str, np.ndarray]:

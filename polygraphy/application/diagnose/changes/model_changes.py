@@ -197,6 +197,7 @@ class _GroupSearch:
         reason = (
             reason
             or change.find_common_change()
+            or (None if group.states_change else change.find_lost_node_behind())
             or (None if group.states_change else change.find_other_change())
         )
         if reason is None and not group.states_change:
@@ -205,7 +206,6 @@ class _GroupSearch:
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
             reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
-            reason = reason or change.find_lost_node_behind()
             if reason is None and number == 1:
                 reason = change.find_change_for_outputs(self.goal)
         return evolve(group, reason=None if reason is None else change.choose_node(reason))

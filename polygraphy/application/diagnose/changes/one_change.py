@@ -271,7 +271,8 @@ class Change:
 
         def matches(values: Values, compute: Compute) -> bool:
             """Return whether the outputs are as expected."""
-            differing = self._case.find_deviations(values, goals)
+            own_goals = {name: goal for name, goal in goals.items() if name in values}
+            differing = self._case.find_deviations(values, own_goals)
             return all(deviation.relative <= LEFT for deviation in differing.values())
 
         part = Submodel(self._case.model.proto, self._feed)
@@ -280,11 +281,30 @@ class Change:
             explains=matches, limit=self._found.limit,
         )  # fmt: skip
         indices = sorted(self.unverified_nodes & self._side.operations.keys())
-        for index in indices if len(indices) <= _FEW_NODES else ():
+        indices = indices if len(indices) <= _FEW_NODES else []
+        for index in indices:
             tried = chain(bypass_variants(self._side, index), variants(self._side, index))
             for variant in search.select_matching(tried):
                 return Explanation(index, variant, self._places)
+        for index in indices:
+            for variant in self._find_inputs_for_outputs(search, index):
+                return Explanation(index, variant, self._places)
         return None
+
+    def _find_inputs_for_outputs(self, search: ChangeSearch, index: int) -> Iterator[Variant]:
+        """Yield variants in which a node reads another tensor that only the reference computes, so
+        that the nodes behind it compute the expected outputs."""
+        nodes = {index, *self._nodes_behind(index)}
+        names = {name for position in nodes for name in self._case.model.nodes[position].makes}
+        outputs = [name for name in self._case.model.outputs if name in names]
+        try:
+            part = cut_part(self._case.model, sorted(nodes), self._held, outputs)
+        except PolygraphyException:
+            return
+        lost_tensors = [tensor for tensor in self._other_tensors() if not tensor.is_in_model]
+        yield from evolve(search, part=part).find_inputs(
+            index, lost_tensors, self._twins, self._tensors_behind
+        )
 
     @cached_property
     def _second_operands(self) -> Sequence[Any]:
