@@ -466,3 +466,20 @@ def test_outputs_of_the_float_model_that_run_accepts_are_said_to_prove_nothing(
     said = "so run --rtol auto accepts these outputs. Outputs alone cannot distinguish"
     with bind(Findings, Kept()), pytest.raises(InconclusiveError, match=said):
         diagnose(build_quantized(absorbs=True), [OnnxParty()], [feed], golden=golden)
+
+
+def test_saved_tensors_of_the_model_before_quantization_blame_no_node(tmp_path: Path) -> None:
+    reference = plain()
+    names = [name for node in reference.graph.node for name in node.output if name != "y"]
+    reference.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    feed = {"x": np.random.default_rng(0).standard_normal((8, SIZE)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(reference)(feed)], runner_name="onnxrt")
+    results.save(golden := str(tmp_path / "golden.json"))
+    kept, party = Kept(), OnnxrtParty().with_exact_products()
+    assert party is not None
+    onnx.save(build_quantized(), path := str(tmp_path / "m.onnx"))
+    with bind(Findings, kept), pytest.raises(InconclusiveError):
+        diagnose(path, [party], [feed], golden=golden)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+    assert "are of a model that is not quantized" in kept.summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.errors import PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
+from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.precision import is_float, with_digits
+from polygraphy.domain.tensors.precision import is_float, is_float_code, with_digits
 from polygraphy.ports.diagnosing import NarrowModels
 
 _VISIBLE = 2e-5
@@ -233,3 +234,32 @@ def bias_rounding(graph: Graph, name: str) -> float:
             return 0.0
         step *= float(np.max(np.abs(scale.values)))
     return _HALF_STEP * step
+
+
+def quantized_regions(
+    case: Case, comparison: SavedComparison, wrong: Collection[str]
+) -> dict[str, list[int]]:
+    """Return the nodes that compute each saved tensor from other saved ones by quantization, if the
+    saved results are of a model without it; empty if they may be of this one.
+
+    Args:
+        case: the model.
+        comparison: the saved results.
+        wrong: the tensors that nodes do not reproduce from saved ones.
+    """
+    model, saved = case.model, comparison.tensors()
+    coarse = {index for index, node in enumerate(model.nodes) if is_coarse(node.operator)}
+    names = [name for index in coarse for name in model.nodes[index].makes if name in saved]
+    if comparison.run.is_traced or not coarse or any(map(_holds_codes, map(saved.get, names))):
+        return {}
+    known = saved.keys() | comparison.feed.keys()
+    makers = model.graph.producers
+    regions = {name: region_before(model.graph, name, known) for name in saved if name in makers}
+    quantized = {name: region for name, region in regions.items() if not coarse.isdisjoint(region)}
+    # If a node of this model is at fault, most others reproduce their tensors.
+    return quantized if len(quantized.keys() & {*wrong}) * 2 > len(quantized) else {}
+
+
+def _holds_codes(value: Any) -> bool:
+    """Return whether a tensor holds quantized numbers."""
+    return is_float_code(value) or not is_float(value)

@@ -27,24 +27,29 @@ from polygraphy.application.diagnose.changes.weight_search import (
     find_other_weights,
 )
 from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
+from polygraphy.application.diagnose.comparisons.reproduced_tensors import (
+    explain_reproduced_tensors,
+)
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
-from polygraphy.application.diagnose.comparisons.saved_precision import bias_rounding, tf32_tensors
+from polygraphy.application.diagnose.comparisons.saved_precision import (
+    bias_rounding,
+    quantized_regions,
+    tf32_tensors,
+)
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, cut_part
-from polygraphy.application.diagnose.rounding import rounding_accumulates
+from polygraphy.application.diagnose.rounding import accepted_dtype
 from polygraphy.application.diagnose.steps.saved_outputs import describe_order, find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
-    cumulative_deviations,
     describe_first_error,
 )
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import is_related
 from polygraphy.domain.diagnosis.commands import cast_words
 from polygraphy.domain.diagnosis.culprit import (
-    AGREE,
     FAULT,
     INCONCLUSIVE,
     MODEL,
@@ -66,16 +71,16 @@ from polygraphy.domain.diagnosis.words import (
     changes,
     evidence,
     precision,
+    quantization,
     reasons,
     remedies,
     steps,
-    tf32,
     titles,
 )
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_after_inputs, region_before
-from polygraphy.domain.rounding import LARGE, Deviation
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.facts import compute_dtype
 from polygraphy.domain.tensors.precision import (
@@ -159,24 +164,19 @@ class _SavedTensors:
         self._wrong = {*(differing or ())}
         if differing is None:
             return Unexplained(reasons.NO_NODES)
+        quantized = quantized_regions(case, comparison, differing)
+        if quantized and differing.keys() <= quantized.keys():
+            pair = comparison.values, comparison.matched.sets
+            accepted = accepted_dtype(case, comparison.feeds, [pair])
+            reason = quantization.saved_without(accepted)
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         regions: dict[str, list[int]] = {}
-        for name in differing:  # A node with several results is one culprit.
+        for name in (name for name in differing if name not in quantized):
             region = region_before(model.graph, name, trace.values.keys() | feed.keys())
-            if region not in regions.values():
+            if region not in regions.values():  # A node with several results is one culprit.
                 regions[name] = region
-        if not regions and self._tf32:
-            return Found(DiagnosisResult(AGREE, reason=tf32.results_in_tf32(len(self._tf32))), case)
-        if not regions and self._matches_marked_outputs():
-            return Found(DiagnosisResult(AGREE, reason=tf32.OTHER_SESSION), case)
         if not regions:
-            feeds = comparison.feeds[: len(comparison.matched.sets)]
-            runs = {0: comparison.values, 1: comparison.matched.sets}
-            if comparison.compared.largest_error > LARGE or not rounding_accumulates(
-                case, feeds, runs
-            ):
-                reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
-                return Unexplained(reason)
-            return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
+            return explain_reproduced_tensors(case, comparison, self._tf32)
         side = model.graph
         culprits = []
         shared = self._find_shared_weights(regions, differing, side, trace)
@@ -245,18 +245,6 @@ class _SavedTensors:
             )
             for feed, saved in zip(comparison.feeds, comparison.matched.sets)
         )
-
-    def _matches_marked_outputs(self) -> bool:
-        """Return whether each differing output of the backend equals the one that was computed
-        together with the saved tensors."""
-        comparison = self._comparison
-        marked, outputs = comparison.marked_outputs, comparison.outputs
-        differing = comparison.compared.sets[comparison.number].keys()
-        if not differing or not differing <= marked.keys():
-            return False
-        pairs = {name: marked[name] for name in differing}
-        deviations = cumulative_deviations(self._case, outputs, pairs)
-        return not any(off.is_wrong for off in deviations.values())
 
     def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
         """Return the tensors that no backend reproduces from saved values, with deviation and
@@ -681,10 +669,8 @@ class _SavedTensors:
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
         """Return the verdict that only nodes that read the inputs disagree, so that the data may
         differ."""
-        reason = reasons.other_data(
-            [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
-        )
-        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+        names = [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
+        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reasons.other_data(names))
 
 
 def _is_relevant(deviation: Deviation, rounding: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.facts import constant, fact, join_statements
+from polygraphy.domain.diagnosis.facts import constant, fact, join_statements, statement
 from polygraphy.domain.quantization.alternatives import PER_CHANNEL, RANGES
 from polygraphy.domain.quantization.alternatives import WIDE as WIDE_TYPE
 from polygraphy.domain.quantization.causes import (
@@ -556,3 +556,23 @@ def _name(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     name = name.partition("//again")[0].removesuffix(DEQUANTIZED)
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
+
+
+@statement
+def saved_without(accepted: str | None) -> str:
+    """Return the sentence that saved tensors are of a model that is not quantized.
+
+    Args:
+        accepted: the type in which the model computes, if `run` accepts its outputs.
+    """
+    outputs = (
+        f" {accepted} rounding may cause a difference of this size in the outputs, and run --rtol"
+        " auto accepts them."
+        if accepted
+        else ""
+    )
+    return (
+        "The saved tensors are of a model that is not quantized: they contain no quantized tensors,"
+        f" and most quantized nodes differ from them.{outputs} Pass that model with --reference, or"
+        " save all tensors of the correct quantized model (--onnx-outputs mark all)."
+    )
