@@ -318,6 +318,23 @@ def test_saved_outputs_behind_an_equals_sign_are_checked_first(here: Run, folder
     assert "g.json contains results of 1 input set, but there are 2 now." in done.err
 
 
+def test_one_input_set_of_a_part_is_not_compared_with_results_of_several(
+    here: Run, folder: Path
+) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    saved = (
+        "polygraphy run m.onnx --onnxrt --iterations 2 --save-outputs g.json --save-inputs i.json"
+    )
+    assert here(saved).code == 0
+    done = here(
+        "polygraphy debug reduce m.onnx -o r.onnx --load-inputs i.json --save-inputs part.json"
+        " --check polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs part.json"
+        " --load-outputs g.json"
+    )
+    assert done.code == 2
+    assert "g.json contains results of 2 input sets, but each check runs one." in done.err
+
+
 def test_each_cast_model_can_be_checked_by_a_command(polygraphy: Run, folder: Path) -> None:
     models.save(overflowing(), folder / "m.onnx")
     done = polygraphy(

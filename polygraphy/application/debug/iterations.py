@@ -320,6 +320,16 @@ class Iterations:
                     hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 
+    def expect_one_saved_set(self, inputs: str) -> None:
+        """Raise UsageError if a check that loads `inputs` compares with results of several sets."""
+        for path in _saved_paths(self.check) if inputs in self.check else ():
+            count = max((len(sets) for _, sets in RunResults.load(path)), default=1)
+            if count > 1:
+                raise UsageError(
+                    f"{path} contains results of {count} input sets, but each check runs one.",
+                    hint="Save the results of one input set (--iterations 1), and search with that.",
+                )
+
     @property
     def first_failure(self) -> Mapping[str, Any] | None:
         """Return the first failure as plain values; None if unknown."""

@@ -396,6 +396,7 @@ def _prepare_failing_model(
     iterations.hold_to_first_failure()
     samples: Iterable[Any] = [data_loader]
     if save_inputs is not None:
+        iterations.expect_one_saved_set(save_inputs)
         samples = ([feed] for feed in samples_of(model, data_loader))
     outcome, number = Outcome.UNRESOLVED, -1
     for number, sample in enumerate(samples):
