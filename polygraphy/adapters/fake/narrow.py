@@ -184,12 +184,12 @@ class FakeProgram:
         ]
 
     def lost_inputs(self, feed: Mapping[str, Any]) -> list[str]:
-        """Return the inputs without data of that name, if there are more than the data."""
+        """Return the inputs without data of that name; none if there are as many data as inputs."""
         lost_names = [name for name in self.inputs if name not in feed]
         return lost_names if len(self.inputs) > len(feed) else []
 
     def open(self, feed: Mapping[str, Any]) -> FakeProgram:
-        """Return this program, if there are as many data as inputs."""
+        """Return this program; raise InputError unless there are as many data as inputs."""
         if len(feed) != len(self.inputs):
             raise InputError(f"The program accepts {len(self.inputs)} inputs, not {len(feed)}.")
         return self

@@ -52,7 +52,7 @@ def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable
     """
 
     def call(x: Array, y: Array, *, axis: int | None = None, broadcast: int = 0, **_: Any) -> Array:
-        """Return the result with the broadcasting of old opsets."""
+        """Return the result of the operation, with the broadcasting of old opsets."""
         if not broadcast:
             if x.shape != y.shape:
                 raise ValueError(f"shapes {x.shape} and {y.shape} differ, and broadcast is 0")

@@ -100,8 +100,8 @@ class OpenvinoRunner(BaseRunner):
         self._request = None
 
     def performance_counts(self) -> list[Any]:
-        """Return the performance counts of the last inference, if the model was compiled with
-        them."""
+        """Return the performance counts of the last inference.
+        The model must have been compiled with them."""
         return list(self._request.profiling_info)
 
     def get_model_facts(self) -> Facts:

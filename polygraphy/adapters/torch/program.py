@@ -217,7 +217,7 @@ class ExportedModule:
         self._program = move_to_device_pass(self._program, device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
-        """Return the result of the program, with its arguments arranged as at export."""
+        """Return what the program returns; its arguments are arranged as at export."""
         args, kwargs = self._arrange_inputs(tensors)
         return self._call(*args, **kwargs)
 
@@ -339,7 +339,7 @@ class Module:
         self.model.to(device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
-        """Return the result of the model."""
+        """Return what the module returns for tensors: a tensor, or tensors in a structure."""
         args, named = self._arguments(tensors)
         return call_on_device(lambda: self._call(*args, **named), tensors)
 

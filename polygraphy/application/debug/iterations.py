@@ -327,7 +327,7 @@ class Iterations:
             if count > 1:
                 raise UsageError(
                     f"{path} contains results of {count} input sets, but each check runs one.",
-                    hint="Save the results of one input set (--iterations 1), and search with that.",
+                    hint="Save the results of one input set (--iterations 1) to search with.",
                 )
 
     @property

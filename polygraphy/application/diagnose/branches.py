@@ -50,9 +50,8 @@ def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Value
 
 
 def add_idle_branches(answer: Found, request: Request) -> Found:
-    """Return the result.
-    If it has no fault, its reason also lists the branches of If nodes that never ran, and so were
-    not compared.
+    """Return an answer; without a fault, its reason also names If branches that never ran.
+    They were not compared.
     """
     if answer.result.verdict != AGREE:
         return answer

@@ -456,7 +456,7 @@ def advice_on_outputs(
         yield Advice("Find the node at fault, and why.", diagnosis)
     undefined = [row for row in failing if row.absolute is not None and isnan(row.absolute)]
     is_nan = bool(undefined)
-    if is_nan and all(_has_only_infinities(row) for row in undefined):
+    if is_nan and all(_differs_by_infinities_only(row) for row in undefined):
         accepting = add_options(command, "--infinities-compare-equal") if runs else ""
         yield Advice("If the infinities are expected, accept equal ones.", accepting)
     elif is_nan and not ("--validate" in words and "--mark-all" in words):
@@ -477,8 +477,8 @@ def advice_on_outputs(
         )
 
 
-def _has_only_infinities(row: OutputRow) -> bool:
-    """Return whether neither run has NaN, so that the difference of infinities is NaN."""
+def _differs_by_infinities_only(row: OutputRow) -> bool:
+    """Return whether a difference is NaN although neither run has NaN: infinities differ."""
     counts = row.worst.non_finite
     return counts is not None and not any(nan for nan, _ in counts)
 

@@ -136,7 +136,7 @@ def _has_open_axis(tensor: Tensor) -> bool:
 
 
 def _role(tensor: Tensor, uses: Uses) -> str:
-    """Return the role of an input."""
+    """Return the role of an input, one of `ROLES`."""
     words = words_of(tensor.name)
     name = "_".join(words)
     is_one = tensor.shape is not None and all(dim == 1 for dim in tensor.shape)

@@ -89,7 +89,7 @@ def _read_gather_of_integers(
     constant: Callable[[str], Array | None],
     exact: Array | None,
 ) -> tuple[Scheme, Array, Array | None, None] | None:
-    """Return scheme, codes and exact weight of a Gather whose rows are dequantized, or None.
+    """Return scheme, codes, exact weight and None (not packed) of a Gather with dequantized rows.
     The result is None if unknown.
     """
     codes = constant(gather.input[0])
@@ -148,7 +148,9 @@ def _unpack_last(array: Array, bits: int) -> Array:
 def _integer_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, None] | None:
-    """Return scheme, codes and exact weight of an operator that reads integers; None if unknown."""
+    """Return scheme, codes, exact weight and None (it is not packed) of an integer operator.
+    The result is None if unknown.
+    """
     name, scale_name, zero_name = _names_of_integers(node)
     codes, scale = constant(name), constant(scale_name)
     zero = constant(zero_name) if zero_name else None
