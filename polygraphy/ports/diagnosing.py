@@ -182,14 +182,15 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have five more attributes: `survives_fork`, whether a forked process can use its library
+    It may have six more attributes: `survives_fork`, whether a forked process can use its library
     after this process has used it (default: True); `uses_device`, whether its library holds memory
     of a device (default: False); a method `on_host` without arguments, which returns the same
     backend on the CPU, or None if it is that already (default: there is no such party); a method
     `with_exact_products` without arguments, which returns the same backend without saturating
-    products of uint8 and int8, or None if there is none (default: None); and a method `start`
-    without arguments, which loads libraries and starts the device, so that they are ready for the
-    first model. It is called while other work goes on, and may fail.
+    products of uint8 and int8, or None if there is none (default: None); a method `check_graph`,
+    which raises UsageError if its options cannot be used for the graph of the whole model; and a
+    method `start` without arguments, which loads libraries and starts the device, so that they are
+    ready for the first model. It is called while other work goes on, and may fail.
     """
 
     name: str

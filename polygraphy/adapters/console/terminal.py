@@ -132,7 +132,12 @@ class Terminal:
         from polygraphy.domain.report.summary import advice_on_outputs
 
         invalid = any(values["nan"] or values["inf"] for values in self._recorder.validation)
-        advice = [*advice_on_outputs(self.comparisons, self._command, invalid=invalid)]
+        is_quantized = "--int8" in self._command and bool(quantization_line(self._model or ""))
+        advice = [
+            *advice_on_outputs(
+                self.comparisons, self._command, invalid=invalid, is_quantized=is_quantized
+            )
+        ]
         commands = (entry.command for entry in advice if entry.command)
         return next(commands, advice[0].text if advice else "")
 

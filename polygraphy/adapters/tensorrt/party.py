@@ -19,14 +19,18 @@ from polygraphy.adapters.tensorrt.describe.describe_engine import tensorrt_tf32
 from polygraphy.adapters.tensorrt.engine.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.module import setting_of
 from polygraphy.adapters.tensorrt.network.network_edits import SetLayerPrecisions
 from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxModel,
     NetworkFromOnnxPath,
 )
+from polygraphy.adapters.tensorrt.precision.casting import Q_OPS, is_quantized
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.data.loading import fit_feed
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.logger import G_LOGGER
@@ -54,9 +58,10 @@ class TrtParty:
         memory_pool_limits: Mapping[str, int] | None = None,
         builder_optimization_level: int | None = None,
         name: str | None = None,
+        int8: bool | None = None,
     ) -> None:
         """Set the options of engines (see `CreateConfig`), and the name of the backend in a
-        diagnosis.
+        diagnosis. With `int8`, models with Q/DQ nodes are built; there is no calibration.
         """
         self.name = name or type(self).name
         self._half = "fp16" if fp16 else "bf16" if bf16 else None
@@ -64,6 +69,7 @@ class TrtParty:
             "tf32": tf32,
             "memory_pool_limits": memory_pool_limits,
             "builder_optimization_level": builder_optimization_level,
+            "int8": int8,
         }
         self._timings = io.BytesIO()
         self._layer_names: dict[str, str] = {}
@@ -93,6 +99,7 @@ class TrtParty:
         options = {
             **({self._half: True} if self._half else {}),
             "tf32": how["tf32"],
+            "int8": how["int8"],
             "pool_limit": how["memory_pool_limits"],
             "builder_optimization_level": how["builder_optimization_level"],
         }
@@ -101,6 +108,18 @@ class TrtParty:
     def in_float32(self) -> TrtParty:
         """Return the same backend, computing in float32."""
         return TrtParty(**{**self._settings, "tf32": None}, name=self.name)
+
+    def check_graph(self, graph: Graph) -> None:
+        """Raise UsageError if int8 was chosen for a model that is not quantized."""
+        if self._settings["int8"] and not any(
+            node.op in Q_OPS for subgraph in graph.walk() for node in subgraph.nodes
+        ):
+            raise UsageError(
+                f"{setting_of('int8')}: the model has no Q/DQ nodes, and this command does not"
+                " calibrate.",
+                hint="Compare the calibrated engine with: polygraphy run MODEL --trt --int8"
+                " --onnxrt --mark-all.",
+            )
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return a function that computes the outputs.
@@ -113,6 +132,9 @@ class TrtParty:
             result = add_output_types(result)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
+        # Without Q/DQ nodes, such as in a part of the model, int8 would need calibration.
+        if settings["int8"] and not isinstance(result, str) and not is_quantized(result):
+            settings["int8"] = None
         return _BuiltModel(result, settings, self._names_of_layers(without), self._timings)
 
     def runtime_graph(self, model: Any, *, without: Collection[str] = ()) -> None:
@@ -152,7 +174,7 @@ def add_output_types(model: Any) -> Any:
     Args:
         model: an ``onnx.ModelProto``, in which tensors may have been marked as outputs.
     """
-    if all(output.type.WhichOneof("value") for output in model.graph.output):
+    if all(map(_has_type, model.graph.output)):
         return model
     try:
         inferred = infer_shapes(model).graph
@@ -163,9 +185,15 @@ def add_output_types(model: Any) -> Any:
     typed = type(model)()
     typed.CopyFrom(model)
     for output in typed.graph.output:
-        if not output.type.WhichOneof("value") and output.name in types:
+        if not _has_type(output) and output.name in types:
             output.type.tensor_type.elem_type = types[output.name].tensor_type.elem_type
     return typed
+
+
+def _has_type(value: Any) -> bool:
+    """Return whether an ``onnx.ValueInfoProto`` has a data type; a tensor may have only a shape."""
+    kind = value.type.WhichOneof("value")
+    return bool(value.type.tensor_type.elem_type if kind == "tensor_type" else kind)
 
 
 _NORMALIZING = {"GroupNormalization", "InstanceNormalization", "LayerNormalization"}

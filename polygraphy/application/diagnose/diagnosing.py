@@ -151,9 +151,12 @@ def diagnose(
     paths = [golden] if isinstance(golden, str) else golden
     other_environments = [environments] if isinstance(environments, str) else environments
     uses_device = getattr(program, "uses_device", False)
-    parties = isolate(parties, uses_device=uses_device)
+    given_parties, parties = parties, isolate(parties, uses_device=uses_device)
     baselines = [] if baseline is None else isolate([baseline], uses_device=uses_device)
     case, versions = _open_case(model, parties, memory_budget, other_environments)
+    for party in given_parties:
+        if (check_graph := getattr(party, "check_graph", None)) is not None:
+            check_graph(case.model.graph)
     request = Request(data_loader, diagnose_case, reference, paths, program, versions, goal)
     request = evolve(request, baseline=next(iter(baselines), None))
     unwritten: FileError | None = None

@@ -96,9 +96,10 @@ def diagnose_refusals(
         for index, error in refusals.items():
             # The rejected part may crash without some of the rewrites, if it did not crash at once.
             careful = CarefulParty(case.parties[index])
-            refused_nodes = find_refused_nodes(case, careful, tensors, str(error), other_feeds)
+            message = str(error).removesuffix(error.hint).rstrip()
+            refused_nodes = find_refused_nodes(case, careful, tensors, message, other_feeds)
             if refused_nodes is not None:
-                refused_nodes = _blame_names(refused_nodes)
+                refused_nodes = _blame_names(_with_advice(refused_nodes, error.hint))
                 culprits.append(refused_nodes)
                 result.append(
                     steps.count_of_refusals(len(refused_nodes.nodes), len(case.model.nodes))
@@ -109,6 +110,13 @@ def diagnose_refusals(
         reason = reasons.no_part_refused(" ".join(messages))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _with_advice(culprit: Culprit, hint: str) -> Culprit:
+    """Return a culprit with the backend's own advice as its remedy, unless it has a command."""
+    if culprit.remedy.command or not hint:
+        return culprit
+    return evolve(culprit, remedy=Remedy(note=hint.strip()))
 
 
 def _blame_names(culprit: Culprit) -> Culprit:

@@ -12,10 +12,13 @@ _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--openvino", "--torch", "--input-shapes", "--inputs", "--providers",
     "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
     "--load-outputs", "--runner", "--graph-optimization-level", "--disabled-optimizers",
-    "--intra-op-threads",
+    "--intra-op-threads", "--trt", "--fp16", "--bf16", "--tf32", "--int8", "--pool-limit",
+    "--builder-optimization-level",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
-_ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
+_ABOUT_OUTPUT = frozenset(
+    {"--report", "--format", "--log-file", "--log-format", "--save-engine", "--save-timing-cache"}
+)
 _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
 """Options that `diagnose` does not need: verbosity, and checks that it makes itself."""
 
@@ -24,53 +27,61 @@ def diagnosis_command(command: str) -> str:
     """Return the command that finds the node at fault for a run whose outputs differ.
     The result is empty if diagnose does not support its options.
     """
-    return _diagnosis(
-        command,
-        (
-            (1, 1, 0, 0, 0), (1, 0, 1, 0, 0), (1, 0, 0, 1, 0), (0, 1, 0, 1, 0),
-            (1, 0, 0, 0, 1), (0, 1, 0, 0, 1), (1, 1, 0, 0, 1),
-        ),
-    )  # fmt: skip
+    return _diagnosis(command, _DIFFERING)
 
 
 def nan_diagnosis_command(command: str) -> str:
     """Return the command that finds the source of the first NaN or infinity in a run.
     The result is empty if diagnose does not support its options.
     """
-    return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
+    return _diagnosis(command, _UNDEFINED)
 
 
-def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
+def _diagnosis(command: str, known_pairs: Collection[str]) -> str:
     """Return the command line that diagnoses a run.
     The result is empty if diagnose does not support its options; see `_diagnosis_words`."""
     words = _diagnosis_words(command, known_pairs)
     return _command_line("diagnose", words[2:]) if words else ""
 
 
-def _diagnosis_words(command: str, known_pairs: Collection[tuple[int, ...]]) -> list[str]:
+def _diagnosis_words(command: str, known_pairs: Collection[str]) -> list[str]:
     """Return the words of the command that diagnoses a run.
     The result is empty if diagnose does not support its options.
 
     Args:
         command: the command line of the run.
-        known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
+        known_pairs: the flags of `_PARTIES` that a run that can be diagnosed has, each once.
     """
     # `diagnose` judges by rounding, and has no tolerances.
     without = remove_options(words_of(command), _TOLERANCES)
     without = remove_options(without, _ABOUT_OUTPUT, most=1)
     words = [word for word in without if word not in _LEFT_OUT]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
-    parties = tuple(map(flags.count, _PARTIES))
-    is_known = parties in known_pairs
+    parties = [flag for flag in flags if flag in _PARTIES]
+    is_known = any(sorted(parties) == sorted(pair.split()) for pair in known_pairs)
     if (named := flags.count(_NAMED)) > 0:
         # Each `--runner` is a backend; its name is checked when the command is parsed.
-        is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
+        is_known = named + len(parties) > 1 and {"--onnxrt", "--onnx"}.issuperset(parties)
     if words[:2] != ["polygraphy", "run"] or not _OF_DIAGNOSE.issuperset(flags) or not is_known:
         return []
     return ["polygraphy", "diagnose", *words[2:]]
 
 
-_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch", "--openvino")
+_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch", "--openvino", "--trt")
+_DIFFERING = (
+    "--onnxrt --onnx", "--onnxrt --openvino", "--onnxrt --trt", "--onnx --openvino", "--onnx --trt",
+    "--onnxrt --load-outputs", "--trt --load-outputs",
+    "--onnxrt --torch", "--onnx --torch", "--trt --torch",
+    "--onnxrt --onnx --openvino", "--onnxrt --onnx --trt",
+)  # fmt: skip
+"""Runs that `diagnose` examines if outputs differ."""
+_UNDEFINED = ("--onnxrt", "--trt", "--onnxrt --onnx", "--onnxrt --load-outputs")
+"""Runs in which it finds the first NaN."""
+_CRASHING = (
+    "--onnxrt", "--onnxrt --onnx", "--onnxrt --openvino", "--onnx --openvino",
+    "--onnxrt --onnx --openvino",
+)  # fmt: skip
+"""Runs in which it finds the node that crashes."""
 _NAMED = "--runner"
 """The flag of a backend with a name and options of its own."""
 
@@ -146,7 +157,6 @@ def crash_advice(command: str, model: str) -> str:
     return f"To find the node: {escape_command(shlex.join(words))}"
 
 
-_CRASHING = ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 0, 0, 1), (1, 1, 0, 0, 1), (0, 1, 0, 0, 1))
 _REDUCIBLE = ".onnx"
 _REDUCED = "polygraphy_debug.onnx"
 """The name of each model that `debug reduce` checks."""

@@ -391,7 +391,12 @@ class Advice:
 def advice_for(document: Document) -> list[Advice]:
     """Return advice, the most certain first; empty if everything passed."""
     invalid = any(values["nan"] or values["inf"] for values in document.validation)
-    advices = advice_on_outputs(document.comparisons, document.command, invalid=invalid)
+    advices = advice_on_outputs(
+        document.comparisons,
+        document.command,
+        invalid=invalid,
+        is_quantized=any(file.quantization for file in document.files),
+    )
     return [*_remedies(document), *advices]
 
 
@@ -414,7 +419,11 @@ def proof_of(command: str, *, proven: bool) -> str:
 
 
 def advice_on_outputs(
-    comparisons: Sequence[Comparison], command: str, *, invalid: bool = False
+    comparisons: Sequence[Comparison],
+    command: str,
+    *,
+    invalid: bool = False,
+    is_quantized: bool = True,
 ) -> Iterator[Advice]:
     """Yield commands that investigate differing outputs, the best first.
 
@@ -422,11 +431,14 @@ def advice_on_outputs(
         comparisons: the findings.
         command: the command line that found it.
         invalid: whether a validation found NaN or infinity.
+        is_quantized: whether the model is; `diagnose` does not calibrate others for int8.
     """
     failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     words = words_of(command)
     runs = words[:2] == ["polygraphy", "run"]
-    diagnosis = diagnosis_command(command) if _may_be_diagnosed(comparisons) else ""
+    is_supported = is_quantized or "--int8" not in words
+    is_open = is_supported and _may_be_diagnosed(comparisons)
+    diagnosis = diagnosis_command(command) if is_open else ""
     if failing and all(row.worst.is_missing for row in failing):
         compared = any(row.passed for comparison in comparisons for row in comparison.outputs)
         if runs and compared and "--allow-missing-outputs" not in words:

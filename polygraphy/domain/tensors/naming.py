@@ -236,6 +236,11 @@ def join_words(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def join_lines(text: object) -> str:
+    """Return a text, such as the message of an error, with spaces instead of line breaks."""
+    return " ".join(line.strip() for line in str(text).splitlines() if line.strip())
+
+
 def list_some(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
     """Return the first few names as an English list, with the number of the others:
     ``'a', 'b', 'c', 'd' and 2 more``.

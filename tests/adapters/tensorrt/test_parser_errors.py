@@ -50,6 +50,13 @@ def test_advice_about_dla_is_for_errors_of_dla_only(text: str) -> None:
     assert ("on a machine without DLA" in said) == (text != "no way")
 
 
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear", "Add"])
+def test_advice_about_quantization_is_for_quantized_nodes_only(op: str) -> None:
+    parser = refusing(node=-1, desc=f"{op}: no way")
+    said = str(parsing_error(parser, "m.onnx", Reasons(), lambda: MODEL))
+    assert ("'ActivationSymmetric': True" in said) == (op != "Add")
+
+
 @pytest.mark.parametrize(
     ("version", "opset", "is_too_new"),
     [("8.6.0", 17, False), ("8.6.0", 18, True), ("10.0.1", 18, False)],

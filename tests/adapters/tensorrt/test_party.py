@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from onnx import parser
 
+from polygraphy.adapters.onnx.describe.reading import describe_with_weights
 from polygraphy.adapters.tensorrt import party as module
 from polygraphy.adapters.tensorrt.party import TrtParty, add_output_types
 from polygraphy.cli.main import main
+from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.commands import diagnose_command, run_command
+from polygraphy.domain.errors import UsageError
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -20,6 +23,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"bf16": True, "tf32": True},
     {"memory_pool_limits": {"workspace": 5, "dla_local_dram": 2}},
     {"builder_optimization_level": 0, "fp16": True},
+    {"int8": True},
 ]
 
 
@@ -30,7 +34,7 @@ def test_its_options_are_how_it_was_set(
     line = diagnose_command("m.onnx", [TrtParty(**settings)])
     assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0
     program = capsys.readouterr().out
-    order = ["fp16", "bf16", "tf32", "memory_pool_limits", "builder_optimization_level"]
+    order = ["fp16", "bf16", "tf32", "memory_pool_limits", "builder_optimization_level", "int8"]
     given = [f"{name}={settings[name]!r}" for name in order if name in settings]
     assert f"TrtParty({', '.join(given)})" in program.replace('"', "'")
 
@@ -111,3 +115,28 @@ def test_growing_data_need_few_builds_and_all_sizes_of_a_range_fit_each_other() 
     assert module.widen_ranges(ranges, shapes(3)) == module.widen_ranges([], shapes(3))
     others: list[dict[str, tuple[int, ...]]] = [{"x": (1,)}, {**shapes(3), "past": (1, 2)}]
     assert all(len(module.widen_ranges(ranges, each)) == 1 for each in others)
+
+
+QUANTIZED = """<ir_version: 8, opset_import: ["": 17]>
+    m (float[2] x) => (float[2] y) <float s = {0.5}, int8 z = {0}>
+    { q = QuantizeLinear(x, s, z)  y = DequantizeLinear(q, s, z) }"""
+FLOAT = """<ir_version: 8, opset_import: ["": 17]>
+    m (float[2] x) => (float[2] y) { y = Relu(x) }"""
+
+
+def test_int8_is_for_quantized_models_and_not_for_parts_in_float() -> None:
+    party = TrtParty(int8=True)
+    quantized, part = map(parser.parse_model, (QUANTIZED, FLOAT))
+    for plain in (False, True):
+        assert party.load(quantized, plain=plain)._settings["int8"] is True
+        assert party.load(part, plain=plain)._settings["int8"] is None
+    party.check_graph(describe_with_weights(quantized).graph)
+    TrtParty().check_graph(describe_with_weights(part).graph)
+    with pytest.raises(UsageError, match="no Q/DQ nodes"):
+        diagnose(part, [party])
+
+
+def test_outputs_with_only_a_shape_get_their_type() -> None:
+    model = parser.parse_model(FLOAT)
+    model.graph.output[0].type.tensor_type.elem_type = 0
+    assert add_output_types(model).graph.output[0].type.tensor_type.elem_type == 1

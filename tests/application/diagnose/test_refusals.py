@@ -91,6 +91,26 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
     assert facts_of(culprit)["refusal"]["by_wrong_value"]
 
 
+class Refusing(OnnxParty):
+    """The evaluator, which refuses Softplus and advises against it."""
+
+    name = "strict"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if any(node.op_type == "Softplus" for node in model.graph.node):
+            raise BackendError("No way:\n    node 1", backend=self.name, hint="\nExport a Relu.")
+        return super().load(model, plain=plain, without=without)
+
+
+def test_the_advice_of_a_backend_is_the_remedy() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(network(), [Refusing(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["remedy"]["note"]) == (["softplus"], "Export a Relu.")
+    assert "strict rejects the model: No way: node 1" in culprit["evidence"]
+
+
 @pytest.mark.parametrize(
     ("domain", "said"),
     [("com.example", ", a non-standard operator."), ("ai.onnx.ml", ".")],

@@ -322,6 +322,7 @@ _TRT_FLAGS = {
         "fp16": "--fp16",
         "bf16": "--bf16",
         "tf32": "--tf32",
+        "int8": "--int8",
         "pool_limit": "--pool-limit workspace:1K dla_local_dram:2",
         "builder_optimization_level": "--builder-optimization-level 5",
     },

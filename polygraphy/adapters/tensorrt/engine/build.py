@@ -253,10 +253,14 @@ def _monitor_class(key: ModuleKey) -> Any:
 engine_bytes_from_network: Callable[..., Any]
 engine_from_network: Callable[..., Any]
 
-_LEAN = (
-    f"Exclude the lean runtime from the engine ({setting_of('exclude_lean_runtime')}), or"
-    " install its library."
-)
+_ADVICE = {
+    "_lean": (
+        f"Exclude the lean runtime from the engine ({setting_of('exclude_lean_runtime')}), or"
+        " install its library."
+    ),
+    "int8 is not configured": f"The model is quantized (Q/DQ nodes): add {setting_of('int8')}.",
+}
+"""Advice by a part of the log of a failed build."""
 
 _CASTS = {"FP16": "--fp-to-fp16", "BF16": "--to-bf16"}
 """The flags that cast models."""
@@ -396,7 +400,8 @@ def _build_plan(builder: Any, network: Any, config: Any) -> Any:
         if hasattr(calibrator, "free"):
             calibrator.free()
     if plan is None:
-        raise reasons.error_for("build the engine", hint=_LEAN if "_lean" in str(reasons) else "")
+        advice = (hint for text, hint in _ADVICE.items() if text in str(reasons))
+        raise reasons.error_for("build the engine", hint=next(advice, ""))
     G_LOGGER.finish(f"Finished engine building: {plan.nbytes} bytes")
     return plan
 

@@ -95,7 +95,8 @@ _FLOAT_TYPES = {
     for name, precision in REDUCED.items()
     if not precision.is_quantized
 }
-_Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
+Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
+"""Operators of which a quantized model has some."""
 
 
 @frozen
@@ -225,7 +226,7 @@ def _quantize_once(
     model: Any, job: CastJob, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
     """Return a quantized model; an already quantized one is unchanged."""
-    if not _is_quantized(model):
+    if not is_quantized(model):
         calibration = (
             job.calibration if job.request.calibration is None else job.request.calibration
         )
@@ -249,7 +250,7 @@ def _quantize_once(
 
 def _warn_about_others(model: Any, layers: set[str]) -> None:
     """Log the layers that should be quantized but are of an unsupported type."""
-    names = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
+    names = {name for node in model.graph.node if node.op_type in Q_OPS for name in node.output}
     for name in sorted(layers):
         chosen = select_nodes(model, [name]).chosen
         nodes = [node for node in model.graph.node if {node.name, *node.output} & chosen]
@@ -258,9 +259,9 @@ def _warn_about_others(model: Any, layers: set[str]) -> None:
             G_LOGGER.warning(f"Layer {name!r} ({kinds}) cannot be quantized.")
 
 
-def _is_quantized(model: Any) -> bool:
+def is_quantized(model: Any) -> bool:
     """Return whether a model has quantization nodes."""
-    return any(node.op_type in _Q_OPS for node in model.graph.node)
+    return any(node.op_type in Q_OPS for node in model.graph.node)
 
 
 def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:

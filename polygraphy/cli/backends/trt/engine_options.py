@@ -125,5 +125,10 @@ class TrtPartyOptions(Options):
         help="Compute in bf16 if that is faster, and find the nodes that must stay in fp32.",
     )
     tf32: bool = TF32
+    int8: bool = option(
+        "--int8",
+        feeds="TrtParty.int8",
+        help="Compute a model with Q/DQ nodes in int8, which TensorRT 10 and older require.",
+    )
     pool_limit: Mapping[str, int] | None = POOL_LIMIT
     builder_optimization_level: int | None = OPTIMIZATION_LEVEL

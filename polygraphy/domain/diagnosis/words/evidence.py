@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, in_percent, list_some, quote_all
+from polygraphy.domain.tensors.naming import (
+    count_text,
+    in_percent,
+    join_lines,
+    list_some,
+    quote_all,
+)
 
 # Measured: the value of a tensor, and the expected value.
 _PROBLEMS = {
@@ -368,7 +374,7 @@ def refusal(party: str, message: str, by_wrong_value: bool = False) -> str:
     """Return the fact that a backend refuses the model.
     `by_wrong_value` adds that an incorrect value is the cause."""
     because_of = " because of this" if by_wrong_value else ""
-    return f"{party} rejects the model{because_of}: {_without_signature(message)}"
+    return f"{party} rejects the model{because_of}: {join_lines(_without_signature(message))}"
 
 
 _SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?)(?=: )")

@@ -10,6 +10,7 @@ from polygraphy.domain.tensors.naming import (
     count_text,
     in_percent,
     input_sets_text,
+    join_lines,
     list_some,
     quote_all,
 )
@@ -129,25 +130,25 @@ def not_compared(reasons: Sequence[str]) -> str:
 @statement
 def cannot_compare(error: object) -> str:
     """Return the sentence that a comparison is not possible, with the error."""
-    return f"Cannot be compared: {error}"
+    return f"Cannot be compared: {join_lines(error)}"
 
 
 @statement
 def cannot_run(error: object) -> str:
     """Return the sentence that a model cannot run, with the error."""
-    return f"Cannot run: {error}"
+    return f"Cannot run: {join_lines(error)}"
 
 
 @statement
 def cannot_run_nodes(party: str, error: object) -> str:
     """Return the sentence that a backend cannot run the nodes one by one."""
-    return f"{party} cannot run the nodes one by one: {error}"
+    return f"{party} cannot run the nodes one by one: {join_lines(error)}"
 
 
 @statement
 def cannot_run_parts(error: object) -> str:
     """Return the sentence that a backend cannot run its own graph in parts."""
-    return f"Cannot run its own graph in parts: {error}"
+    return f"Cannot run its own graph in parts: {join_lines(error)}"
 
 
 @statement
