@@ -122,7 +122,8 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
         wanted = shape_text(kernel[2:])
         yield wrong_attribute(call, "kernel_shape", f"kernel_shape {wanted}, like its weights")
     if call.op != "ConvInteger":
-        yield from require_shape(call, 2, (filters,), "the bias")
+        bias = 3 if call.op == "DeformConv" else 2  # The offsets precede the bias.
+        yield from require_shape(call, bias, (filters,), "the bias")
     yield from _check_spatial(call, len(kernel) - 2)
 
 

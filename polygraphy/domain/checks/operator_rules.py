@@ -571,6 +571,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Conv": (check_convolution, require_ranks(x0=(3, ANY_RANK))),
     "ConvInteger": (check_convolution, require_ranks(x0=(3, ANY_RANK))),
     "ConvTranspose": (check_convolution, require_ranks(x0=(3, ANY_RANK))),
+    "DeformConv": (check_convolution, require_ranks(x0=(3, ANY_RANK))),
     "MaxPool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "AveragePool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "LpPool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),

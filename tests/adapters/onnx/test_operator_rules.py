@@ -38,6 +38,8 @@ CASES = [
     (IMAGE, "y = Conv(x,w,b)", {"w": np.ones((4, 6, 1, 1), F), "b": np.ones(3, F)}, "bias"),
     (IMAGE, "y = Conv<pads=[1,1]>(x,w)", {"w": np.ones((4, 6, 1, 1), F)}, "4 values in pads"),
     (IMAGE, "y = ConvTranspose(x,w)", {"w": np.ones((4, 6, 1, 1), F)}, "axis 0"),
+    (IMAGE, "y = DeformConv<group=3>(x,w,o)",
+     {"w": np.ones((6, 6, 1, 1), F), "o": np.ones((1, 2, 4, 5), F)}, "x 3 groups"),
     (IMAGE, "y = MaxPool<kernel_shape=[2,2,2]>(x)", {}, "2 values in kernel_shape"),
     (IMAGE, "y = SpaceToDepth<blocksize=3>(x)", {}, "height and width"),
     (IMAGE, "y = Gather<axis=3>(x,i)", {"i": np.array([0, 5], INT)}, "indices in [-5, 4]"),
