@@ -425,7 +425,9 @@ class Logger:
         except OSError as error:
             # The work matters more than its log: continue without the file, and report it.
             self._file = None
+            gate, self.console_gate = self.console_gate, None  # It may hide the failed line.
             self.warning(f"Could not write to the log file {file.path!r}: {error.strerror}")
+            self.console_gate = gate
 
     # Writing messages.
 

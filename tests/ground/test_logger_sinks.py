@@ -230,15 +230,15 @@ class TestLogFile:
             log.log_file = tmp_path
         assert log.log_file is None
 
-    def test_a_file_that_cannot_be_written(
-        self, log: Logger, tmp_path: Path, capsys: Capture
-    ) -> None:
+    @pytest.mark.parametrize("shown", ["[I] a\n", ""])
+    def test_a_file_that_cannot_be_written(self, log: Logger, capsys: Capture, shown: str) -> None:
         if not Path("/dev/full").exists():
             pytest.skip("needs /dev/full")
         log.log_file = "/dev/full"
+        log.console_gate = None if shown else lambda lines: []
         log.info("a")
         assert capsys.readouterr().out == (
-            "[I] a\n[W] Could not write to the log file '/dev/full': No space left on device\n"
+            f"{shown}[W] Could not write to the log file '/dev/full': No space left on device\n"
         )
         assert log.log_file is None
 
