@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
 
@@ -16,6 +17,8 @@ _MANY = 16
 _STEP = 1.01
 """Steps by which two quantized sides may differ, if they decide for neighboring steps: one, plus
 rounding."""
+_NO_PARTS = np.zeros(0)
+"""The errors of the parts of an output that is judged as a whole."""
 
 
 @frozen
@@ -123,10 +126,13 @@ class Limits:
         self._whole, self._parts = limits, parts
         self._labels: Array | None = None
         self.off = self._worst = 0.0
+        self.excesses = _NO_PARTS
+        if not parts:
+            return
         self.excesses, self._errors = np.zeros(len(parts)), np.zeros(len(parts))
         self._rtol = np.array([part.rtol for part in parts])
         self._atol = np.array([part.atol for part in parts])
-        if parts and labels is not None:
+        if labels is not None:
             self._labels = np.broadcast_to(labels, shape).reshape(-1)
 
     def limits_of(self, block: slice) -> tuple[Any, Any]:
@@ -145,10 +151,11 @@ class Limits:
             np.maximum.at(self.excesses, self._labels[block], ratio)
             np.maximum.at(self._errors, self._labels[block], error)
 
-    def relative(self, largest: float, rms: float) -> float:
-        """Return the largest error divided by the RMS of the output; if parts are judged, the
-        largest ratio of a part's error to its size."""
+    def relative(self, largest: float, expected: Array) -> float:
+        """Return the largest error divided by the RMS of the expected elements; if parts are
+        judged, the largest ratio of a part's error to its size."""
         if self._labels is None:
+            rms = root_mean_square(expected) if largest else 0.0
             return largest / rms if rms else (np.inf if largest else 0.0)
         is_judged = np.isfinite(self._atol)
         sizes = np.array([part.size for part in self._parts])

@@ -10,6 +10,7 @@ See ``docs/tolerances.md`` for reasons and measurements."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -326,17 +327,12 @@ def rounding_between(
         layout: its structure (default: one part); None if unknown.
     """
     value, reference = arrays
-    if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
-        return Rounding.exact_limit(reference.dtype.name)
-    precision = coarsest_between(arrays, compute_types)
-    if precision is None:
-        return None
+    known = _known_precision(value.dtype, reference.dtype, compute_types)
+    if known is None:
+        has_exact_types = all(is_exact(array.dtype.name) for array in arrays)
+        return Rounding.exact_limit(reference.dtype.name) if has_exact_types else None
+    precision, origin = known
     magnitude = root_mean_square(reference, threads=threads)
-    origin = _origin(precision, arrays, compute_types)
-    if None not in compute_types:  # A value that one side flushes to 0 is an error.
-        pairs = zip(arrays, compute_types)
-        sides = [coarsest_type((array.dtype.name, dtype or "")) for array, dtype in pairs]
-        precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
     rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:
         return rounding
@@ -345,10 +341,28 @@ def rounding_between(
     return limit_by_part(rounding, name, arrays, layout, **flags)
 
 
-def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
+@lru_cache(maxsize=256)
+def _known_precision(
+    dtype: np.dtype[Any], reference_dtype: np.dtype[Any], compute_types: ComputedIn
+) -> tuple[Precision, str] | None:
+    """Return the precision in which two outputs were computed, and its origin; None if their values
+    are exact or it is unknown. Kept, because NumPy composes the name of a data type each time.
+    """
+    names = (dtype.name, reference_dtype.name)
+    precision = coarsest_type([*filter(None, compute_types), *names])
+    if precision is None or all(map(is_exact, names)):
+        return None
+    origin = _origin(precision, names, compute_types)
+    if None not in compute_types:  # A value that one side flushes to 0 is an error.
+        sides = [coarsest_type((name, known or "")) for name, known in zip(names, compute_types)]
+        precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
+    return precision, origin
+
+
+def _origin(precision: Precision, names: tuple[str, str], compute_types: ComputedIn) -> str:
     """Return the reason for a data type: the computation, or the type of the outputs."""
     reported = coarsest_type(name for name in compute_types if name)
-    own_type = coarsest_type(array.dtype.name for array in arrays)
+    own_type = coarsest_type(names)
     is_own = own_type is not None and own_type.epsilon >= precision.epsilon
     if is_own and None in compute_types:
         return "the type of the output, because the type of the computation is unknown"
@@ -504,13 +518,13 @@ def _elementwise_deviation(
         reference.reshape(-1),
         _flat_noise(noise, value.shape),
     )
-    rms = root_mean_square(expected)
+    is_even = isinstance(unsure, float)
     worst, peak, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
     for part in _blocks(flat.size):
         if np.array_equal(flat[part], expected[part]):
             continue
-        array = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
+        array = NOISE * np.asarray(unsure if is_even else unsure[part], np.float64)
         ratio, error, is_broken = errors_of(
             flat[part], expected[part], array, limits.limits_of(part)
         )
@@ -527,7 +541,7 @@ def _elementwise_deviation(
         count / value.size,
         count,
         np.inf if broken else largest,
-        np.inf if broken else limits.relative(largest, rms),
+        np.inf if broken else limits.relative(largest, expected),
         where,
         value[where],
         reference[where],
@@ -557,7 +571,9 @@ def _blocks(size: int) -> Iterator[slice]:
 
 def _flat_noise(noise: Array | float, shape: Sequence[int]) -> Any:
     """Return noise as a number, or as a flat array with a value for each element."""
-    return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
+    if isinstance(noise, float) or np.ndim(noise) == 0:
+        return float(noise)
+    return np.broadcast_to(noise, shape).reshape(-1)
 
 
 def _comparison_kind(array: Array) -> str:

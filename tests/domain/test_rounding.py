@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polygraphy.domain import part_limits
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.results.results import IterationResult
@@ -224,3 +225,15 @@ def test_maps_of_classes_are_compared_number_by_number() -> None:
     for scores, expected in ((near, True), (far, False)):
         sides = [IterationResult({"y": each}, runner_name="a") for each in (scores, right)]
         assert bool(compare(*sides)["y"]) == expected
+
+
+def test_the_size_of_a_tensor_that_is_equal_is_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured: list[Any] = []
+    for module in (judging, part_limits):
+        monkeypatch.setattr(
+            module, "root_mean_square", lambda values, **_: measured.append(values) or 1.0
+        )
+    assert not deviation(ONES, ONES).is_wrong
+    assert len(measured) == 1
