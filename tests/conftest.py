@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from polygraphy import mod, termination
 from polygraphy.logger import G_LOGGER
@@ -24,7 +25,7 @@ from tests.support import (
     identity_files,
 )
 from tests.support.examples import spread_evenly
-from tests.support.forked import ForkServer, Interpreter
+from tests.support.forked import ForkServer, Interpreter, import_everything
 from tests.support.idle_threads import let_threads_sleep
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
@@ -71,6 +72,14 @@ for profile, examples in {"versions": 5, "quick": 5, "default": 10, "thorough": 
 settings.load_profile("default")
 
 let_threads_sleep()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests draw no constants of the product, unless all examples are run. Hypothesis would
+    read every module in each process, and examples would depend on which modules it has imported.
+    """
+    if not _runs_thorough(config) and hasattr(providers, "is_local_module_file"):
+        providers.is_local_module_file = lambda path: False
 
 
 def pytest_report_header() -> str:
@@ -159,6 +168,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     names = [getattr(item, "fixturenames", ()) for item in session.items]
     if sum("fork_server" in some for some in names) >= _MANY:
         session.config.stash[_INTERPRETER] = Interpreter(imports_all=True)
+        import_everything()  # On another processor than the interpreter.
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -27,7 +27,6 @@ models = ["m.onnx"]
 [reference]
 runner = "onnx"
 [runners]
-onnx = "--onnx"
 ort = "--onnxrt"
 [environments]
 other = "other/bin/python"

@@ -143,11 +143,11 @@ print(json.dumps(answers))
 """
 
 
-def polygraphy_in(tree: Path, *commands: Sequence[str]) -> list[Answer]:
+def polygraphy_in(tree: Path, *commands: Sequence[str], before: str = "") -> list[Answer]:
     """Return the answers to command lines of a product, in one process: its start takes longer than
-    most of them.
+    most of them. `before` runs first.
     """
-    command = [sys.executable, "-c", _ONE_BY_ONE, json.dumps(commands)]
+    command = [sys.executable, "-c", before + _ONE_BY_ONE, json.dumps(commands)]
     done = subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     return [Answer(*answer) for answer in json.loads(done.stdout)]
@@ -180,9 +180,9 @@ def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
 
 _EVERY = """
 from polygraphy.cli.commands.listing import COMMANDS, load_command
+assert len(COMMANDS) > 25
 for name in COMMANDS:
-    command = load_command(name)
-    print(name, len(command.extend().groups))
+    assert load_command(name).extend().groups
 """
 
 
@@ -190,10 +190,6 @@ for name in COMMANDS:
 @pytest.mark.slow
 def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None:
     tree = without(name)
-    command = [sys.executable, "-c", _EVERY]
-    loaded = subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
-    assert loaded.returncode == 0, loaded.stderr
-    assert len(loaded.stdout.splitlines()) > 25
     commands = (
         ["inspect", "model", "m.onnx", "--show", "layers"],
         ["convert", "m.onnx", "--fp-to-fp16", "-o", "half.onnx"],
@@ -203,7 +199,7 @@ def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None
         ["template", "onnx-gs", "m.onnx", "-o", "edit.py"],
         ["--completion", "bash"],
     )
-    for words, done in zip(commands, polygraphy_in(tree, *commands)):
+    for words, done in zip(commands, polygraphy_in(tree, *commands, before=_EVERY)):
         assert done.returncode == 0, (words, done.stderr)
 
 

@@ -502,7 +502,7 @@ def test_any_text_appears_as_a_constant_and_changes_nothing_else(texts: list[str
         assert text in found
 
 
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(
     st.lists(hostile.filter(lambda text: "\udc80" not in text), min_size=8, max_size=8, unique=True)
 )

@@ -54,6 +54,9 @@ and assertions of modules that the server has imported are not rewritten.
 """
 _FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
 
+_COSTLY = ("matplotlib.pyplot", "onnxruntime.tools.symbolic_shape_infer")
+"""Modules that take up to a second to import, once in each process that needs them."""
+
 _NOT_OF_COMMANDS = ("polygraphy.testing", "polygraphy.tools", "polygraphy.__main__")
 
 _READ_AGAIN = ("POLYGRAPHY_CONSOLE", "POLYGRAPHY_EXIT_CODES")
@@ -164,9 +167,7 @@ def _wait(control: socket.socket, imports_all: bool) -> None:
     import_module("tests.support.twins")
     import_module("tests.support.process_state")
     if imports_all:
-        packages = import_module("polygraphy").__path__
-        names = [found.name for found in walk_packages(packages, "polygraphy.", lambda name: None)]
-        _import([name for name in names if not name.startswith(_NOT_OF_COMMANDS)])
+        import_everything()
     _fill_caches()
     while sockets := socket.recv_fds(control, 1, 1)[1]:
         channel = socket.socket(fileno=sockets[0])
@@ -175,6 +176,14 @@ def _wait(control: socket.socket, imports_all: bool) -> None:
             control.close()
             _serve(channel)
         channel.close()
+
+
+def import_everything() -> None:
+    """Import all modules of this package, and other costly ones, for all forks of this process."""
+    packages = import_module("polygraphy").__path__
+    names = [found.name for found in walk_packages(packages, "polygraphy.", lambda name: None)]
+    _import([name for name in names if not name.startswith(_NOT_OF_COMMANDS)])
+    _import(_COSTLY)
 
 
 def _serve(channel: socket.socket) -> NoReturn:

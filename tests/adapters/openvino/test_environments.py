@@ -19,11 +19,12 @@ from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import DiagnosisReports
+from tests.support.examples import spread
 from tests.support.helpers.openvino_models import X, conv_relu
 from tests.support.helpers.openvino_parties import Kept, WrongFusion
 
 
-@pytest.mark.parametrize("how", [{}, {"precision_hint": "f32", "threads": 1}])
+@pytest.mark.parametrize("how", spread([{"precision_hint": "f32", "threads": 1}, {}], 1))
 def test_a_model_is_run_as_here(how: dict[str, object]) -> None:
     import openvino
 

@@ -35,7 +35,7 @@ def test_the_adapter_is_bound() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heat_maps", "error_plots"])
-@pytest.mark.parametrize("what", spread(ARRAYS, 3))
+@pytest.mark.parametrize("what", spread(ARRAYS, 1))
 def test_any_numbers_can_be_drawn(plots: Plots, kind: str, what: str, tmp_path: Path) -> None:
     plots.prepare()
     draw: Any = getattr(plots, kind)

@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome
 from polygraphy.domain.sweep.outcome import Row as SweepRow
 from polygraphy.domain.tensors.naming import shorten_text
+from tests.support.examples import spread
 from tests.support.helpers.report_rows import chain, document, profile_result, rows, sweep_document
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
@@ -122,8 +124,16 @@ def test_the_graph_is_drawn_around_what_is_to_blame() -> None:
     assert region_of(chain(3), found, ["elsewhere"], lambda name: None) is None
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (2, 8, 8, 8), (0, 2)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    spread(
+        product(
+            [(), (1,), (3,), (2, 3), (2, 8, 8, 8), (0, 2)],
+            [np.float32, np.float16, np.int8, np.bool_],
+        ),
+        8,
+    ),
+)
 def test_elements_of_any_shape_are_looked_at(shape: tuple[int, ...], dtype: Any) -> None:
     found, expected = np.ones(shape, dtype), np.zeros(shape, dtype)
     answer = SimpleCompareFunc()(IterationResult({"y": found}), IterationResult({"y": expected}))[

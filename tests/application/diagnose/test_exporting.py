@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.ports.diagnosing import Decision
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.examples import spread
 from tests.support.facts import facts_of
 from tests.support.models import make, value
 
@@ -160,8 +162,7 @@ def weakly(weight: Any, op: str = "MatMul") -> tuple[onnx.ModelProto, FakeProgra
     return model, FakeProgram(["x"], steps, ["mixed"], {"weight": WEIGHT, "other": OTHER})
 
 
-@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(("wrong", "op"), spread(product(WRONG, ["MatMul", "Gemm"]), 5))
 @pytest.mark.slow
 def test_the_weight_is_named_of_many_nodes_between_which_nothing_is_known(
     wrong: str, op: str

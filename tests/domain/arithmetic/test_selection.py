@@ -18,7 +18,7 @@ from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.selection import Search, Tally, sample_positions
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import floats_with_ties, tiny_blocks
-from tests.support.examples import scaled
+from tests.support.examples import scaled, spread
 
 Array = np.ndarray[Any, Any]
 PROBABILITIES = (0.0, 0.01, 0.5, 0.9, 0.95, 0.99, 1.0)
@@ -106,7 +106,7 @@ def test_any_distribution(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", spread([np.float32, np.float64], 1))
 def test_one_pass_is_enough_with_a_fair_sample(
     kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,11 +120,11 @@ def test_a_constant_stands_right_above_what_takes_it() -> None:
 
 
 @pytest.mark.slow
-def test_twenty_thousand_nodes_take_a_moment() -> None:
-    count = 20_000
+def test_ten_thousand_nodes_take_a_moment() -> None:
+    count = 10_000
     edges = [(i, i + 1) for i in range(count - 1)]
     edges += [(i, i + 3) for i in range(0, count - 3, 2)] + [(0, i) for i in range(50, count, 97)]
     start = time.process_time()
     layout = layout_of(count, edges)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 5
     assert max(layout.rows) == count - 1
