@@ -123,6 +123,14 @@ def test_what_is_moved_lies_apart_by_about_what_one_operator_explains(kind: str)
     assert (one["y"] != np.abs(numbers)).any()
 
 
+def test_nodes_are_computed_in_the_order_that_their_inputs_require() -> None:
+    unordered = model()
+    unordered.graph.node.reverse()
+    data = {"x": np.array([3, -2, 5], np.float32)}
+    rounded = OnnxNarrowModels().open(unordered, DataType.FLOAT16).run_rounded(data)
+    np.testing.assert_array_equal(rounded["y"], [3, 2, 5])
+
+
 def test_what_cannot_be_moved_is_refused_where_it_is_asked_for() -> None:
     """And not when somebody looks at it, who expects no error."""
     other = model()

@@ -90,6 +90,11 @@ def test_names_of_python_and_numpy(native: Any, entry: DataTypeEntry) -> None:
     assert DataType.from_dtype(native, "numpy") is entry
 
 
+@every_member
+def test_our_names_are_data_types(entry: DataTypeEntry) -> None:
+    assert DataType.from_dtype(entry.name) is entry
+
+
 def test_nothing_and_ours_stay_as_they_are() -> None:
     assert DataType.from_dtype(None) is None
     assert DataType.from_dtype(DataType.INT8) is DataType.INT8

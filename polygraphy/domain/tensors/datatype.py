@@ -239,6 +239,7 @@ NUMPY_NAMES = {
     "float4": "float4_e2m1fn",
 }
 _ML_DTYPES = {"bfloat16", "int4", "uint4", "int2", "uint2", *NUMPY_NAMES}
+_BY_NAME = {entry.name: entry for entry in DataType}
 _FROM_NUMPY = {
     NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType if entry.name != "string"
 }
@@ -257,11 +258,11 @@ def _to_numpy(entry: DataTypeEntry) -> np.dtype[Any]:
 
 
 def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
-    """Return our data type for a NumPy one; None if there is none."""
+    """Return our data type for a NumPy one, or for one of our names; None if there is none."""
     try:
         resolved = np.dtype(dtype)
     except TypeError:
-        return None
+        return _BY_NAME.get(dtype) if isinstance(dtype, str) else None
     is_meant = isinstance(dtype, (str, np.dtype)) or dtype in (object, np.object_)
     if resolved.kind == "O" and not is_meant:
         return None  # NumPy accepts any class, and returns the data type `object`.

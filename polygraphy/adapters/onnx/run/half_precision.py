@@ -27,7 +27,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     domain_of,
     signature_of,
 )
-from polygraphy.adapters.onnx.graph.graph import rename_uses
+from polygraphy.adapters.onnx.graph.graph import rename_uses, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import (
     infer_value_infos,
@@ -183,6 +183,7 @@ class _WrappedEvaluator:
 
     def __init__(self, model: ModelProto) -> None:
         """Set the model to evaluate."""
+        model = sort_model(model)
         self._names = [value.name for value in model.graph.output]
         self.nodes = [node for node in all_nodes(model.graph) if node.output]
         self.weights = _weight_names(model, self.nodes)
@@ -205,7 +206,7 @@ class _WrappedEvaluator:
 
         with translated("load"):
             evaluator = evaluator_of(
-                load_weights(self._model if model is None else model),
+                load_weights(self._model if model is None else sort_model(model)),
                 watched=fast,
                 missing=self._kernels.fallback_function,
             )
