@@ -408,12 +408,56 @@ def describe_gap(
         beside: the positions of nodes of the model beside it.
         readers: the positions of nodes that read its result in the reference: in the model, there.
     """
-    model, reference = pairing.model, pairing.reference
+    model = pairing.model
     for index, twin in readers:
-        reader = model.nodes[index]
-        for at, (name, expected) in enumerate(zip(reader.inputs, reference.nodes[twin].inputs)):
+        operands = zip(model.nodes[index].inputs, pairing.reference.nodes[twin].inputs)
+        for at, (name, expected) in enumerate(operands):
             if expected in missing.outputs and name in model.constants:
-                values = model.constants[name].values
-                is_short = values is not None and np.size(values) <= _SHORT
-                return [reader.op], (at, name), np.asarray(values).tolist() if is_short else None
+                return _describe_constant(model, index, at)
     return [model.nodes[index].op for index in beside[:2]], None, None
+
+
+def _describe_constant(
+    side: Graph, index: int, position: int
+) -> tuple[list[str], tuple[int, str], Any]:
+    """Return the operator of a node, the position and name of an input that is a constant, and the
+    value of a short constant."""
+    node = side.nodes[index]
+    values = side.constants[node.inputs[position]].values
+    is_short = values is not None and np.size(values) <= _SHORT
+    value = np.asarray(values).tolist() if is_short else None
+    return [node.op], (position, node.inputs[position]), value
+
+
+def find_frozen_operand(
+    pairing: Pairing, index: int
+) -> tuple[str, list[str], tuple[int, str], Any] | None:
+    """Return the operator whose result a node of the model reads as a constant, although both
+    models compute it, and the input: see `describe_gap`; None if there is none."""
+    model, reference = pairing.model, pairing.reference
+    computed = {*pairing.tensors.values()} & reference.operation_producers.keys()
+    inputs = reference.nodes[pairing.nodes[index]].inputs
+    for at, (name, expected) in enumerate(zip(model.nodes[index].inputs, inputs)):
+        if name in model.constants and expected in computed:
+            maker = reference.nodes[reference.operation_producers[expected]]
+            return (maker.op, *_describe_constant(model, index, at))
+    return None
+
+
+def own_names(side: Graph, index: int) -> list[str]:
+    """Return the inputs of a node: names of tensors, contents of weights."""
+    return [
+        side.digest(name) if name in side.constants else name for name in side.nodes[index].inputs
+    ]
+
+
+def are_computed_alike(side: Graph, name: str, reference_name: str) -> bool:
+    """Return whether two tensors are computed in the same way from the same inputs."""
+    first, second = side.operation_producers.get(name), side.operation_producers.get(reference_name)
+    if first is None or second is None:
+        return False
+    nodes = side.nodes[first], side.nodes[second]
+    if nodes[0].outputs.index(name) != nodes[1].outputs.index(reference_name):
+        return False
+    is_same = own_names(side, first) == own_names(side, second)
+    return is_same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])

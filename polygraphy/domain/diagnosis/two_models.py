@@ -13,7 +13,15 @@ from attrs import evolve, field, frozen
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Pairing, describe_gap, pair_graphs, pair_interfaces
+from polygraphy.domain.diagnosis.pairing import (
+    Pairing,
+    are_computed_alike,
+    describe_gap,
+    find_frozen_operand,
+    own_names,
+    pair_graphs,
+    pair_interfaces,
+)
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.graph import (
     FLOATS,
@@ -21,7 +29,6 @@ from polygraphy.domain.model.graph import (
     Graph,
     Node,
     Weight,
-    attribute_digests,
     attribute_text,
 )
 from polygraphy.domain.quantization.operands import scales_codes
@@ -174,7 +181,7 @@ def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
     """Return whether a node has the inputs of its counterpart in a different order."""
     model, reference = pairing.model, pairing.reference
     reference_input_names = sorted(_reference_input_names(model, pairing, index))
-    names = sorted(_own_names(reference, pairing.nodes[index]))
+    names = sorted(own_names(reference, pairing.nodes[index]))
     return reference_input_names == names
 
 
@@ -183,13 +190,6 @@ def _reference_input_names(side: Graph, pairing: Pairing, index: int) -> list[st
     return [
         side.digest(name) if name in side.constants else pairing.tensors.get(name, f"? {name}")
         for name in side.nodes[index].inputs
-    ]
-
-
-def _own_names(side: Graph, index: int) -> list[str]:
-    """Return the inputs of a node: names of tensors, contents of weights."""
-    return [
-        side.digest(name) if name in side.constants else name for name in side.nodes[index].inputs
     ]
 
 
@@ -358,7 +358,7 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
     model, reference = pairing.model, pairing.reference
     for index, other_node in pairing.nodes.items():
         node = model.nodes[index]
-        own_inputs, reference_inputs = _reference_input_names(model, pairing, index), _own_names(
+        own_inputs, reference_inputs = _reference_input_names(model, pairing, index), own_names(
             reference, other_node
         )
         if own_inputs == reference_inputs:
@@ -388,11 +388,15 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
             and b not in reference.constants
             and pairing.tensors[a] != b
             and b in pairing.tensors.values()
-            and not _are_computed_alike(reference, pairing.tensors[a], b)
+            and not are_computed_alike(reference, pairing.tensors[a], b)
         ]
         if moved:
             change = changes.other_inputs(node.op, [node.inputs[position] for position in moved])
-            yield Suspect((index,), "structure", change, twins=((index, other_node),))
+        elif frozen := find_frozen_operand(pairing, index):
+            change = changes.missing_node(*frozen)
+        else:
+            continue
+        yield Suspect((index,), "structure", change, twins=((index, other_node),))
 
 
 def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
@@ -412,18 +416,6 @@ def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
                 changes.swapped_outputs(node.op),
                 twins=((index, other_index),),
             )
-
-
-def _are_computed_alike(side: Graph, name: str, reference_name: str) -> bool:
-    """Return whether two tensors are computed in the same way from the same inputs."""
-    first, second = side.operation_producers.get(name), side.operation_producers.get(reference_name)
-    if first is None or second is None:
-        return False
-    nodes = side.nodes[first], side.nodes[second]
-    if nodes[0].outputs.index(name) != nodes[1].outputs.index(reference_name):
-        return False
-    is_same = _own_names(side, first) == _own_names(side, second)
-    return is_same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
 
 
 def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:

@@ -393,3 +393,19 @@ def test_other_numbers_of_saved_maps_are_not_called_another_shape(tmp_path: Path
     feed, saved = maps_of(classifier())
     reason = found(classifier("cab"), tmp_path, {"y": saved["y"]}, feed)[1]
     assert "Outputs alone cannot show which node differs" in reason
+
+
+def test_an_input_that_is_a_constant_instead_of_computed_is_named(tmp_path: Path) -> None:
+    """What computed it is still there, or not."""
+    model = network()
+    saved = outputs(model, "first", "second", "third")
+    constant = outputs(model, "second", feed={"x": FEED["x"][::-1].copy()})["second"]
+    model.graph.initializer.append(numpy_helper.from_array(constant, "frozen"))
+    model.graph.node[3].input[0] = "frozen"
+    kept, _ = found(model, tmp_path, saved)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["third"]]
+    assert "Add reads 'frozen' instead of 'second'" in str(kept.culprits)
+    del model.graph.node[2]
+    kept, _ = found(model, tmp_path, saved)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["third"]]
+    assert "The node that computes 'second' is missing before Add" in str(kept.culprits)

@@ -182,3 +182,17 @@ def test_a_size_that_a_tool_froze_is_a_fault_of_the_node_that_reads_it() -> None
         model.graph.initializer[-1].CopyFrom(numpy_helper.from_array(np.array([-1, 72]), "s"))
         assert not diagnose(model, [OnnxrtParty()], [feed], reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["y"]]
+
+
+def test_a_constant_in_place_of_a_tensor_that_is_still_computed_is_named() -> None:
+    def net(reads: str) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[2,2] x) => (float[2,2] y) <float[2,2] frozen = {{1, 2, 3, 4}}> {{
+            a = Tanh(x) b = Sin(a) c = Add(a, {reads}) y = Neg(c) }}""")
+
+    kept = Kept()
+    with bind(Findings, kept):
+        feed = {"x": np.random.default_rng(1).normal(size=(2, 2)).astype(np.float32)}
+        assert not diagnose(net("frozen"), [OnnxrtParty()], [feed], net("b"))
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["c"]]
+    assert "but the reference computes it with Sin" in str(kept.culprits)

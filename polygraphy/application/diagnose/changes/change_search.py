@@ -204,6 +204,8 @@ class ChangeSearch:
         equal: Collection[str],
         behind: Mapping[str, Collection[str]] | None = None,
         weights: Sequence[Any] = (),
+        *,
+        includes_constants: bool = False,
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -213,6 +215,7 @@ class ChangeSearch:
             equal: inputs that are known to be right, so that a node may be missing behind them.
             behind: for each such input, tensors that only the other model computes from it.
             weights: weights of the other model, which a missing node may read.
+            includes_constants: whether the node may also read a tensor in place of a constant.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
@@ -224,38 +227,36 @@ class ChangeSearch:
         computed = self._dependents(position)
         pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand, positions in _operand_places(node):
-            if operand not in feed:
+            is_held = includes_constants and operand in self.graph.constants
+            value = self.graph.constants[operand].values if is_held else feed.get(operand)
+            if value is None or (is_held and np.size(value) == 1):
                 continue
-            is_part = operand in shared or len(positions) < node.inputs.count(operand)
+            is_part = is_held or operand in shared or len(positions) < node.inputs.count(operand)
             # A loaded model cannot be passed to another process, so each process loads its own.
             reading = partial(self._load_reading, node, operand)
             reshaped = partial(reading, positions)
-            loads = cache(partial(reading, positions if is_part else ())), cache(
-                partial(reading, ())
+            loads = cache(partial(reading, positions if is_part else (), value)), cache(
+                partial(reading, (), value)
             )
             lost_names = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
-                _similar_tensors(pool, operand, feed[operand], operand in equal, lost_names),
-                (
-                    _tensors_of_missing_nodes(operand, feed[operand], weights)
-                    if behind is not None
-                    else ()
-                ),
-                _broadcast_tensors(pool, node, operand, feed),
+                _similar_tensors(pool, operand, value, is_held or operand in equal, lost_names),
+                (_tensors_of_missing_nodes(operand, value, weights) if behind is not None else ()),
+                () if is_held else _broadcast_tensors(pool, node, operand, feed),
             )
 
             def is_right(
                 other_tensor: OtherTensor,
                 loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
-                is_part: bool = is_part,
+                is_alone: bool = is_held or not is_part,
                 reshaped: Callable[..., tuple[Compute, str]] = reshaped,
-                shape: tuple[int, ...] = np.shape(feed[operand]),
+                shape: tuple[int, ...] = np.shape(value),
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input; a missing node affects all nodes that read it."""
                 if np.shape(other_tensor.value) != shape:
                     loads = (partial(reshaped, value=other_tensor.value),)
-                for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
+                for load in loads[: 1 if is_alone or other_tensor.is_in_model else 2]:
                     try:
                         compute, name = load()
                         values = compute({**feed, name: other_tensor.value})
@@ -278,11 +279,13 @@ class ChangeSearch:
                 elif candidate.is_in_model:
                     change = changes.other_input(node.op, operand, candidate.name)
                 else:
-                    change = changes.missing_node_between(node.op, candidate.name, operand)
+                    change = changes.missing_node_between(
+                        node.op, candidate.name, "" if is_held else operand
+                    )
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(
-        self, node: Node, operand: str, positions: Collection[int], value: Any = None
+        self, node: Node, operand: str, positions: Collection[int], value: Any
     ) -> tuple[Compute, str]:
         """Return the loaded part and the name of the input that stands for an operand.
         At the given positions of a node, the operand becomes a new input, with the shape of
@@ -291,7 +294,7 @@ class ChangeSearch:
             return self._load(self.part), operand
         reads = tuple(_APART if at in positions else name for at, name in enumerate(node.inputs))
         change = changes.other_input(node.op, operand, _APART)
-        weights = {_APART: self.part.feed[operand] if value is None else value}
+        weights = {_APART: value}
         variant = Variant("structure", change, evolve(node, inputs=reads), weights)
         part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]

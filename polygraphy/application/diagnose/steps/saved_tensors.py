@@ -640,7 +640,9 @@ class _SavedTensors:
         variant = chain(
             search.select_matching(tried),
             search.find_numbers(index),
-            search.find_inputs(index, self._candidates(), search.part.feed),
+            search.find_inputs(
+                index, self._candidates(), search.part.feed, includes_constants=True
+            ),
         )
         return next(variant, None)
 
