@@ -163,6 +163,16 @@ def test_a_loop_carries_narrow_values() -> None:
     assert alike(run(model, x=X), run(made, x=X), rtol=1e-2)
 
 
+def test_a_loop_that_does_not_accept_bfloat16_stays_in_float32() -> None:
+    text = """m (float[2,4] x) => (float[2,4] y) <int64 n = {3}, bool c = {1}> {
+    a = Neg(x) y = Loop(n, c, a) <body = b (int64 i, bool ci, float[2,4] s)
+    => (bool co, float[2,4] r) { co = Identity(ci)  r = Add(s, s) }> }"""
+    made = convert_to_bf16(parsed(text, opset=13))
+    onnx.checker.check_model(made, full_check=True)
+    body = next(node for node in made.graph.node if node.op_type == "Loop").attribute[0].g
+    assert body.input[2].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
 FUNCTION = """<domain: "local", opset_import: ["": 17]>
 scaled (v) => (r) { k = Constant<value_float=2.0>()  r = Mul(v, k) }"""
 

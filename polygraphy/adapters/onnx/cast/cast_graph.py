@@ -179,7 +179,8 @@ class CastRules:
         key = (domain, node.op_type, node.overload)
         is_control_flow = not domain and node.op_type in _CONTROL_FLOW
         if key in self._settings.functions or is_control_flow:
-            if is_control_flow and not self._borders_agree(node, inner):
+            may_be_narrow = self._takes_narrow(node) and self._borders_agree(node, inner)
+            if is_control_flow and not may_be_narrow:
                 return None
             takes, gives = self.wide_forms(node)
             return _widen_forms(takes), _widen_forms(gives)
@@ -221,6 +222,17 @@ class CastRules:
             for name, parameter in zip(node.output, outputs)
         ]
         return takes, gives
+
+    def _takes_narrow(self, node: NodeProto) -> bool:
+        """Return whether the version of a control flow operator accepts the narrow type."""
+        signature = signature_of(node.op_type, "", self._versions.get("", 1))
+        sides = signature and signature.parameters_for(len(node.input), len(node.output))
+        return sides is None or all(
+            self._settings.takes(parameter.types)
+            for names, parameters in zip((node.input, node.output), sides)
+            for name, parameter in zip(names, parameters)
+            if name and self._types[name] == WIDE
+        )
 
     def _borders_agree(self, node: NodeProto, inner: Sequence[GraphTypes]) -> bool:
         """Return whether tensors that enter or leave the subgraphs of a node have the same width
