@@ -303,11 +303,15 @@ def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tup
                 for matrix in (weight, weight.T):
                     yield "MatMul", (wide @ matrix.astype(np.float64)).astype(array.dtype)
             try:
-                is_fitting = np.broadcast_shapes(array.shape, weight.shape) == array.shape
+                if np.broadcast_shapes(array.shape, weight.shape) != array.shape:
+                    continue
             except ValueError:
                 continue
-            for op, function in _LOST.items() if is_fitting else ():
-                yield op, function(wide, weight.astype(np.float64)).astype(array.dtype)
+            # The double of a tensor is a wrong number, and other operators return a constant.
+            is_itself = np.array_equal(np.broadcast_to(weight, array.shape), array)
+            for op, function in _LOST.items():
+                if op == "Mul" or not is_itself:
+                    yield op, function(wide, weight.astype(np.float64)).astype(array.dtype)
 
 
 class SameTensors:

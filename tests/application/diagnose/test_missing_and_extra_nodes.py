@@ -11,6 +11,7 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.changes import model_changes
 from polygraphy.application.diagnose.changes.divergence import Divergence, Divergences
+from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.borrowed import Border
@@ -55,6 +56,18 @@ CASES = {
         " last = MatMul(v,w0)",
         {"r"},
     ),
+    "before a sum that reads another tensor": (
+        "a = Tanh(x) k = Cos(x) z = Add(k,nothing) s = Sin(z) t = Mul(z,s) last = MatMul(t,w0)",
+        "a = Tanh(x) k = Cos(x) z = Add(a,nothing) s = Sin(z) t = Mul(z,s) last = MatMul(t,w0)",
+        {"z"},
+    ),
+    "behind a tensor that is read elsewhere": (
+        "h = MatMul(x,w0) p = Transpose(h) k = Transpose(p) f = Exp(factor) m = Mul(k,f)"
+        " equal = Tanh(p) last = MatMul(m,equal)",
+        "h = MatMul(x,w0) p = Transpose(h) k = Transpose(p) m = Mul(k,other) equal = Tanh(p)"
+        " last = MatMul(m,equal)",
+        {"k", "m"},
+    ),
 }
 """The nodes of the healthy model, those of the faulty one, and which may be named."""
 
@@ -72,7 +85,9 @@ def model_of(nodes: str, rows: int = WIDTH) -> onnx.ModelProto:
     weights |= {
         "b": rng.standard_normal(WIDTH).astype(np.float32),
         "order": np.array([1, 0, 2, 5, 4, 3]),
-        "factor": np.float32([0.3]),
+        "factor": np.float32([0.25]),
+        "other": np.exp(np.float32([0.25])) * 4,
+        "nothing": np.float32([0]),
     }
     for name, array in weights.items():
         model.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -116,17 +131,44 @@ def spelled_otherwise(model: onnx.ModelProto) -> onnx.ModelProto:
 def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
     monkeypatch: pytest.MonkeyPatch, case: str, tensor: str, twin: str, given: str, named: str
 ) -> None:
+    changed = changes_between(monkeypatch, case, (given, given), (tensor, twin))
+    assert [culprit.nodes for culprit in changed.culprits] == [[named]]
+    assert not changed.is_open
+
+
+def test_a_tensor_that_equals_an_earlier_one_is_computed_by_the_culprit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = "before a sum that reads another tensor"
+    changed = changes_between(monkeypatch, case, ("z", "a"), ("t", "t"))
+    assert [culprit.nodes for culprit in changed.culprits] == [["z"]]
+
+
+def test_a_node_is_innocent_if_its_change_would_change_equal_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = "behind a tensor that is read elsewhere"
+    changed = changes_between(monkeypatch, case, ("h", "h"), ("m", "m"))
+    assert {name for culprit in changed.culprits for name in culprit.nodes} <= CASES[case][-1]
+
+
+def changes_between(
+    monkeypatch: pytest.MonkeyPatch, case: str, equal: tuple[str, str], border: tuple[str, str]
+) -> Differences:
+    """Return the changes of the nodes between two pairs of tensors of both models."""
     healthy, faulty, _ = CASES[case]
     models = [open_model(model_of(nodes)) for nodes in (faulty, healthy)]
     own, theirs = [traced(model.proto) for model in models]
-    between = names_between(models[1], given, twin)
-    positions = tuple(map(models[0].graph.producers.get, names_between(models[0], given, tensor)))
-    border = Border(positions, tensor, twin)
-    place = Divergence(border, theirs[twin], positions, between, (given,))
-    values = {**FEED, **own, tensor: theirs[twin]}
-    found = Divergences([place], values, theirs, {"x": "x", given: given})
+    between = names_between(models[1], equal[1], border[1])
+    positions = tuple(
+        map(models[0].graph.producers.get, names_between(models[0], equal[0], border[0]))
+    )
+    place = Divergence(Border(positions, *border), theirs[border[1]], positions, between, equal[:1])
+    values = {**FEED, **own, border[0]: theirs[border[1]]}
+    same = {name: name for name in ("x", "equal") if name in values}
+    found = Divergences([place], values, theirs, {**same, equal[0]: equal[1]})
     monkeypatch.setattr(model_changes, "find_divergences", lambda *_: found)
-    changed = model_changes.find_changes(
+    return model_changes.find_changes(
         Case(models[0], "m.onnx", [OnnxrtParty()], resolve(DiagnosisReports)),
         models[1],
         pair_graphs(models[0].graph, models[1].graph),
@@ -135,8 +177,6 @@ def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
         {"y": theirs["y"]},
         [],
     )
-    assert [culprit.nodes for culprit in changed.culprits] == [[named]]
-    assert not changed.is_open
 
 
 def names_between(model: OpenModel, given: str, last: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     _forms_of_array,
     is_close,
     is_informative,
+    results_of_missing_nodes,
 )
 from polygraphy.domain.model.graph import Graph, Node
 
@@ -64,3 +65,16 @@ def test_what_a_mask_fills_in_makes_no_other_tensor_equal() -> None:
     known = SameTensors({"theirs": scores})
     assert known.find_equal("mine", scores, ()) == "theirs"
     assert known.find_equal("mine", other, ()) is None
+
+
+def test_a_node_that_adds_a_tensor_to_itself_is_not_missing() -> None:
+    array = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)
+    other, folded = array + 1, array.reshape(1, 2, 3)
+    assert [op for op, _ in results_of_missing_nodes(array, [other])][-4:] == [
+        "Mul",
+        "Add",
+        "Div",
+        "Sub",
+    ]
+    for tensor in (array, folded):
+        assert [op for op, _ in results_of_missing_nodes(tensor, [array])][-1] == "Mul"

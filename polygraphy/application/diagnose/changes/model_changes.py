@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.changes.divergence import (
 from polygraphy.application.diagnose.changes.one_change import Change, Explanation
 from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.parts import Submodel
-from polygraphy.domain.diagnosis.borrowed import MOVING
+from polygraphy.domain.diagnosis.borrowed import MOVING, Border
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.two_models import WEIGHTED
@@ -208,7 +208,31 @@ class _GroupSearch:
             reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
             if reason is None and number == 1:
                 reason = change.find_change_for_outputs(self.goal)
-        return evolve(group, reason=None if reason is None else change.choose_node(reason))
+        if reason is not None:
+            reason = self._explain_by_maker(change, reason) or change.choose_node(reason)
+        return evolve(group, reason=reason)
+
+    def _explain_by_maker(self, change: Change, reason: Explanation) -> Explanation | None:
+        """Return the change of the node that computes the input of a node, if it should compute
+        another tensor; None if the reference computes that from the input, so that a node is
+        missing in between."""
+        graph = self.case.model.graph
+        expected_inputs = reason.variant.node.inputs
+        inputs = graph.nodes[graph.operation_producers[output_name(reason.variant)]].inputs
+        for tensor in reason.lost_tensors:
+            operand = next((a for a, b in zip(inputs, expected_inputs) if b == tensor != a), "")
+            maker = graph.producers.get(operand)
+            is_border = operand in {place.border.tensor for place in reason.places}
+            is_equal = operand in self.found.same and not is_border
+            if maker is None or not is_equal or change.is_computed_from(tensor, operand):
+                continue
+            border = Border((maker,), operand, tensor)
+            place = Divergence(border, self.found.theirs[tensor], (maker,), (tensor,))
+            search = self._change(self.found, [place])
+            changed = search.find_common_change() or search.find_other_change()
+            if changed is not None and not changed.lost_tensors:
+                return evolve(changed, places=reason.places)
+        return None
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
         """Return the culprits of an unexplained group, and whether it is unknown which of its nodes

@@ -21,7 +21,13 @@ from polygraphy.application.diagnose.changes.divergence import (
     Divergences,
 )
 from polygraphy.application.diagnose.parts import Submodel, cut_part
-from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
+from polygraphy.domain.diagnosis.borrowed import (
+    MOVING,
+    SameTensors,
+    bypass_variants,
+    is_close,
+    is_informative,
+)
 from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps, variants
 from polygraphy.domain.diagnosis.words import changes, steps
@@ -214,6 +220,8 @@ class Change:
 
     def _find_inputs(self, index: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor, of the model or the reference."""
+        if self._changes_equal_tensor(index):
+            return
         behind = self._nodes_behind(index)
         narrow = tuple(node for node in self._nodes if node == index or node in behind)
         for nodes in dict.fromkeys((narrow, self._readers_like(index))):
@@ -224,8 +232,25 @@ class Change:
                     self._other_tensors(),
                     self._twins,
                     self._tensors_behind,
-                    self._second_operands,
+                    self._second_operands(index),
                 )
+
+    def _changes_equal_tensor(self, index: int) -> bool:
+        """Return whether tensors with an equal one in the reference depend on a node, other than
+        through a border: another input of the node would change them too."""
+        nodes, readers = self._case.model.nodes, self._case.model.graph.readers
+        waiting, reached = [index], {index}
+        while waiting:
+            for name in nodes[waiting.pop()].makes:
+                if name in self._goals:
+                    continue
+                value = self._held.get(name)
+                if name in self._found.same and is_float(value) and is_informative(value):
+                    return True
+                behind = {reader for reader, _ in readers.get(name, ())} - reached
+                waiting += behind
+                reached |= behind
+        return False
 
     def _readers_like(self, index: int) -> tuple[int, ...]:
         """Return a node, the nodes that read one of its computed inputs, and all nodes after these:
@@ -306,14 +331,15 @@ class Change:
             index, lost_tensors, self._twins, self._tensors_behind
         )
 
-    @cached_property
-    def _second_operands(self) -> Sequence[Any]:
-        """Return possible second inputs of a missing node: weights of the reference's nodes, and
-        tensors that the nodes read."""
+    def _second_operands(self, index: int) -> Sequence[Any]:
+        """Return possible second inputs of a node that is missing before a node: weights of the
+        reference's nodes, and tensors that the nodes read and that do not depend on the node."""
         names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
         weights = self._others.constants
         arrays = [weights[name].values for name in names if name in weights]
-        read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
+        nodes = self._case.model.nodes
+        dependents = {n for i in (index, *self._nodes_behind(index)) for n in nodes[i].makes}
+        read = dict.fromkeys(n for i in self._nodes for n in nodes[i].reads if n not in dependents)
         arrays += [self._held[name] for name in read if name in self._held]
         return [array for array in map(np.asarray, arrays) if is_float(array)][:_OPERANDS]
 
@@ -345,6 +371,10 @@ class Change:
                     for root in read:
                         tensors_behind.setdefault(root, []).append(name)
         return tensors_behind
+
+    def is_computed_from(self, name: str, operand: str) -> bool:
+        """Return whether only the reference computes a tensor from the equal of a tensor."""
+        return name in self._tensors_behind.get(operand, ())
 
     def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that depend on a node."""
