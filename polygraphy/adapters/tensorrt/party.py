@@ -181,7 +181,8 @@ def add_output_types(model: Any) -> Any:
     except Exception as error:  # For example, for a model above 2 GiB; the parser reports it.
         G_LOGGER.verbose(f"Data types of outputs cannot be inferred: {error}")
         return model
-    types = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
+    values = (*inferred.value_info, *inferred.output)
+    types = {value.name: value.type for value in values if _has_type(value)}
     typed = type(model)()
     typed.CopyFrom(model)
     for output in typed.graph.output:

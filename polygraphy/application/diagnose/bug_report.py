@@ -115,7 +115,10 @@ def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     first = next(iter(result.culprits), None)
     if first is None or result.verdict != FAULT:
         return result
-    if first.cause not in _OF_PARTIES or first.remedy.command is not None:
+    has_remedy = first.remedy.command is not None or (
+        first.cause == "refusal" and bool(first.remedy.note)
+    )
+    if first.cause not in _OF_PARTIES or has_remedy:
         return result
     if first.party == MODEL:
         # A fault of the model is not a bug to report; only the user can fix it.

@@ -136,7 +136,12 @@ def test_int8_is_for_quantized_models_and_not_for_parts_in_float() -> None:
         diagnose(part, [party])
 
 
-def test_outputs_with_only_a_shape_get_their_type() -> None:
-    model = parser.parse_model(FLOAT)
+def test_marked_outputs_get_their_type() -> None:
+    model = parser.parse_model(FLOAT.replace("y = Relu(x)", "a = Neg(x)  y = Relu(a)"))
     model.graph.output[0].type.tensor_type.elem_type = 0
-    assert add_output_types(model).graph.output[0].type.tensor_type.elem_type == 1
+    model.graph.value_info.add(name="a").CopyFrom(model.graph.input[0])
+    model.graph.value_info[0].name = "a"
+    model.graph.output.add(name="a")
+    assert [
+        output.type.tensor_type.elem_type for output in add_output_types(model).graph.output
+    ] == [1, 1]
