@@ -461,13 +461,18 @@ def _encode_attributes(value: Any) -> dict[str, Any]:
 @Decoder.register(TensorInfo)
 def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
     """Return the tensor info from JSON fields; unknown fields are ignored."""
-    return TensorInfo(**_select_known_fields(TensorInfo, fields))
+    info = TensorInfo(**_select_known_fields(TensorInfo, fields))
+    check_kinds(int, info.strides)
+    known_numbers = (info.vectorized_dim, info.components_per_element)
+    check_kinds(int, (number for number in known_numbers if number is not None))
+    return info
 
 
 @Decoder.register(Algorithm)
 def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
     """Return the algorithm from JSON fields; unknown fields are ignored."""
     algorithm = Algorithm(**_select_known_fields(Algorithm, fields))
+    check_kinds(int, (algorithm.implementation, algorithm.tactic))
     check_kinds(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
     return algorithm
 

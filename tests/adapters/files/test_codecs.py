@@ -257,6 +257,12 @@ def test_fields_of_other_versions_are_passed_over() -> None:
         ),
         (with_marker("Algorithm", implementation=1), "'tactic' is missing"),
         (with_marker("TensorInfo", dtype="DataType.FLOAT"), "'strides' is missing"),
+        (with_marker("TensorInfo", **{**fields_of(INFO), "strides": [4, []]}), "list found where"),
+        (
+            with_marker("Algorithm", implementation=1, tactic={}, inputs=[], outputs=[]),
+            "dict found",
+        ),
+        (with_marker("TacticReplayData", replay=json.loads("[" * 500 + "]" * 500)), "too deeply"),
     ],
 )
 def test_damaged_replays(tree: Any, complaint: str) -> None:

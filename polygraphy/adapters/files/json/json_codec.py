@@ -224,6 +224,14 @@ def decode_tree(tree: Any) -> Any:
     Raises:
         ContentError: an object is unknown or damaged; the error gives its location.
     """
+    try:
+        return _decode(tree)
+    except RecursionError as error:
+        raise ContentError("it is nested too deeply") from error
+
+
+def _decode(tree: Any) -> Any:
+    """Return the objects that a tree describes."""
     if isinstance(tree, dict):
         key = marker_key(tree)
         fields = {name: _decode_child(name, value) for name, value in tree.items() if name != key}
@@ -240,7 +248,7 @@ def _decode_child(step: str | int, value: Any) -> Any:
     if not isinstance(value, (dict, list)):
         return value
     try:
-        return decode_tree(value)
+        return _decode(value)
     except ContentError as error:
         error.add_location(step)
         raise
