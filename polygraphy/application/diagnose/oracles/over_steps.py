@@ -37,6 +37,7 @@ from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutco
 from polygraphy.application.diagnose.steps.program_device import explain_steps_by_device
 from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.application.diagnose.steps.states.self_check import explain_by_self_check
+from polygraphy.application.diagnose.steps.states.wide_states import explain_in_wide_states
 from polygraphy.application.diagnose.steps.states.wiring import (
     explain_by_wiring,
     keep_exchanged_outputs,
@@ -175,10 +176,18 @@ def compare_side_by_side(
     parties = [evolve(candidate, name=party.name, party=party) for party in case.parties[1:]]
     for reference in parties if states.right is None else [states.right]:
         comparison = _compare_parties(case, states, reference, beside)
-        if isinstance(comparison, StepComparison):
-            return take_steps(STEPS_ON_WRONG_STEP, case, comparison)
-        if isinstance(comparison, Found):
-            return comparison
+        is_open = isinstance(comparison, StepComparison)
+        outcome: StepOutcome = (
+            take_steps(STEPS_ON_WRONG_STEP, case, comparison)
+            if isinstance(comparison, StepComparison)
+            else comparison
+        )
+        is_fault = isinstance(outcome, Found) and outcome.result.verdict == FAULT
+        if not is_fault:
+            left_over = explain_in_wide_states(case, states)
+            outcome = left_over if isinstance(left_over, Found) else outcome
+        if is_open or isinstance(outcome, Found):
+            return outcome
     if states.right is None:
         return Skip("all backends agree")
     return Found(DiagnosisResult(AGREE), case)

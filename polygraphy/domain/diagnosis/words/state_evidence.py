@@ -20,6 +20,15 @@ def first_wrong_step(step: int, position: int, output: str) -> str:
 
 
 @fact
+def differs_in_wide_states(step: int, output: str) -> str:
+    """Return the fact that an output differs although states are kept in float32."""
+    return (
+        f"If the model keeps its states in float32, {output!r} still differs, first in step {step},"
+        " so half-precision states are not the cause."
+    )
+
+
+@fact
 def first_wrong_step_alone(step: int, position: int, output: str) -> str:
     """Return the fact that says which step is the first that differs from all inputs at once."""
     return (

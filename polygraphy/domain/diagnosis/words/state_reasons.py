@@ -85,3 +85,13 @@ def nothing_to_compare_steps(obstacle: str) -> str:
         f"There is nothing to compare with: {obstacle}. Add a second backend (--onnx) or a"
         " reference model (--reference)."
     )
+
+
+@statement
+def beyond_half_states(step: int, output: str) -> str:
+    """Return the sentence that a difference has another cause than states in half precision."""
+    return (
+        "Rounding of the half-precision states can cause a difference of this size, but does not"
+        f" cause it: if the model keeps its states in float32, {output!r} still differs, first in"
+        f" step {step}. No single weight or attribute explains it."
+    )
