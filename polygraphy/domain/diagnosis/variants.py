@@ -172,7 +172,7 @@ _OWN_ATTRIBUTES = {
 """Attributes that an operator has and others of its group may lack: a node of another operator
 loses them.
 """
-_WIRES = 4
+_WIRES = 5
 """Inputs, or outputs, of the largest nodes that are tried in a different order."""
 _FEW = 8
 """Integers of the longest list that is tried with others."""

@@ -409,3 +409,23 @@ def test_an_input_that_is_a_constant_instead_of_computed_is_named(tmp_path: Path
     kept, _ = found(model, tmp_path, saved)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["third"]]
     assert "The node that computes 'second' is missing before Add" in str(kept.culprits)
+
+
+def test_a_scale_is_not_taken_for_an_epsilon_larger_than_any(tmp_path: Path) -> None:
+    """If the variance is 1 everywhere, both have the same effect."""
+
+    def norm(scale: float) -> onnx.ModelProto:
+        parameters = {"scale": scale, "bias": 0.2, "mean": 0.0, "var": 1.0}
+        weights = {name: np.full(8, number, np.float32) for name, number in parameters.items()}
+        weights["scale"] *= np.linspace(1, 2, 8, dtype=np.float32)
+        nodes = [
+            helper.make_node("Tanh", ["x"], ["a"], "first"),
+            helper.make_node("BatchNormalization", ["a", *parameters], ["b"], "norm"),
+            helper.make_node("Neg", ["b"], ["y"], "last"),
+        ]
+        return make("net", nodes, [value("x", ["n", 8])], [value("y", ["n", 8])], weights=weights)
+
+    kept, _ = found(norm(1.5), tmp_path, outputs(norm(1.0), "a", "b"))
+    assert [(culprit["nodes"], culprit["cause"]) for culprit in kept.culprits] == [
+        (["norm"], "weight")
+    ]

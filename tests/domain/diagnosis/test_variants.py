@@ -66,6 +66,13 @@ def test_a_loop_may_have_made_a_round_more_or_less():
     assert [int(one.weights["count"]) for one in variants(loop, 0)] == [4, 2]
 
 
+def test_any_two_parameters_of_a_normalization_may_have_changed_places():
+    norm = side(Node("n", "BatchNormalization", "", ("x", "scale", "bias", "mean", "var"), ("y",)))
+    read = [one.node.inputs[1:] for one in variants(norm, 0) if one.change.kind == "swapped_inputs"]
+    assert ("mean", "bias", "scale", "var") in read
+    assert ("var", "bias", "mean", "scale") in read
+
+
 def test_a_loop_that_its_condition_ends_has_no_rounds_to_change():
     endless = np.array(np.iinfo(np.int64).max)
     loop = side(Node("n", "Loop", "", ("count", "more", "x"), ("y",)), count=endless)

@@ -61,6 +61,9 @@ _NOISE = 0.01
 rounding that is accepted. Chosen, not measured."""
 _EPSILON = "epsilon"
 """The number of a normalization, which is never negative."""
+_LARGEST_EPSILON = 0.5
+"""Largest epsilon that is proposed: if a variance is 1 everywhere, a larger one has the effect of
+another scale. Chosen, not measured."""
 _APART = "//apart"
 """Suffix of a tensor that a node reads at one position only."""
 _BROADCASTING = frozenset(
@@ -194,7 +197,8 @@ class ChangeSearch:
                 return
             signs = (1.0,) if make in positive else (1.0, -1.0)
             number = self.try_runs(partial(self._nearest_number, make, signs), MOST_NUMBERS)
-            if number is not None:
+            is_too_large = number is not None and make in positive and number > _LARGEST_EPSILON
+            if number is not None and not is_too_large:
                 yield from self.select_matching([make(number)])
 
     def find_inputs(
