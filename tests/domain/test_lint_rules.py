@@ -50,6 +50,13 @@ def test_a_sound_model_has_no_findings() -> None:
     assert found(model(node("a", "x", "t"), node("b", "t", "y"))) == []
 
 
+def test_training_mode_is_a_warning() -> None:
+    learning = Attribute("training_mode", "int", 1)
+    norm = Node("n", "BatchNormalization", "", ("x",), ("y",), (learning,))
+    [(level, message, nodes)] = found(model(norm))
+    assert (level, nodes) == ("warning", ("n",)) and "model.eval()" in message
+
+
 def test_duplicate_nodes_and_tensors() -> None:
     messages = found(model(node("a", "x", "y"), node("a", "x", "y")))
     assert messages[0] == (

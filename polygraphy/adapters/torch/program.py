@@ -255,6 +255,20 @@ class ExportedModule:
         Recorder(self._module).run(*leaves)
         return computed
 
+    def without_writes(self) -> ExportedModule:
+        """Return the program without operations that change a tensor in place, so that each tensor
+        keeps the value with which it is returned or read."""
+        calls = [node for node in self._program.graph.nodes if node.op == "call_function"]
+        schemas = [getattr(call.target, "_schema", None) for call in calls]
+        if not any(schema is not None and schema.is_mutable for schema in schemas):
+            return self
+        try:
+            with mute_exporters(), torch.no_grad():
+                return ExportedModule(self._program.run_decompositions({}))
+        except Exception as error:  # The decomposition can raise anything.
+            G_LOGGER.verbose(f"In-place operations of the program remain: {error}")
+            return self
+
     def stop(self) -> None:
         """Release the module."""
         self._module = self._call = None

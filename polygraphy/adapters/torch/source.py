@@ -193,7 +193,7 @@ class TorchProgram:
                 if given_name
             ]
             with torch.no_grad():
-                exported = program.export(args)
+                exported = program.export(args).without_writes()
         except UsageError as error:
             return self._open_recorded(program, names, args, [*notes, str(error)])
         finally:

@@ -9,6 +9,7 @@ RULES = {
     "graph/order": "A node reads a tensor that a later node computes.",
     "graph/states": "The graph and the names pair a state output with different inputs.",
     "graph/state-scales": "A quantized state is written with one scale and read with another.",
+    "graph/training": "A node computes in training mode.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
     "graph/undefined-output": "No node computes an output of the model.",
     "graph/unused-input": "No output depends on an input of the model.",

@@ -303,6 +303,7 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     yield from _dead_entries(model.graph, labels)
     yield from _imports(model)
     yield from _states(model.graph)
+    yield from _training_nodes(model.graph, labels)
     for graph in model.graph.walk():
         for weight in graph.weights:
             yield from _overflow(f"Initializer: '{weight.name}'", weight)
@@ -316,6 +317,17 @@ def _lint_entry(
 ) -> LintEntry:
     """Return the finding of a rule about nodes."""
     return LintEntry(level, Source.GRAPH, message, nodes, op, rule)
+
+
+def _training_nodes(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+    """Yield warnings about nodes that an exporter writes if the program is in training mode."""
+    for node, label in zip(graph.nodes, labels):
+        if node.op == "BatchNormalization" and node.attribute("training_mode"):
+            message = (
+                "It computes in training mode, with the statistics of the batch. Export after"
+                " model.eval(), unless the program does this on purpose."
+            )
+            yield _lint_entry("graph/training", WARNING, message, (label,), node.op)
 
 
 def _states(graph: Graph) -> Iterator[LintEntry]:

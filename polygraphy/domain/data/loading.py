@@ -324,7 +324,19 @@ def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
     """Return the InputError for an array that does not fit the shape of an input."""
     return InputError(
         f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
-        f" has the incompatible shape {format_shape(array.shape)}."
+        f" has the incompatible shape {format_shape(array.shape)}.",
+        hint=hint_for_fixed_sizes(array.shape, shape),
+    )
+
+
+def hint_for_fixed_sizes(shape: Sequence[int], fixed: Shape | None) -> str:
+    """Return the advice for a shape that differs only in sizes that the model fixes; empty if it
+    has a different rank."""
+    if fixed is None or len(shape) != len(fixed):
+        return ""
+    return (
+        "To change fixed sizes of an ONNX model, use polygraphy surgeon sanitize"
+        " --override-input-shapes."
     )
 
 

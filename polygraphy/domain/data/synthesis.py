@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.binding import UnboundPortError, resolve
+from polygraphy.domain.data.loading import hint_for_fixed_sizes
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.aliases import Array
@@ -409,7 +410,8 @@ class DataLoader:
             if not fits(static, shape) and not self._is_shape_value(name, static):
                 raise InputError(
                     f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in"
-                    f" the model, which does not match {format_shape(static)}."
+                    f" the model, which does not match {format_shape(static)}.",
+                    hint=hint_for_fixed_sizes(static, shape),
                 )
             if fits(static, shape):
                 return static

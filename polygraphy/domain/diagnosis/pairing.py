@@ -95,11 +95,19 @@ def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tenso
         ("output", model.outputs, reference.outputs),
     ):
         named = {tensor.name: tensor for tensor in key}
+        own_names = {tensor.name for tensor in tensors}
         for position, tensor in enumerate(tensors):
             if tensor.name in named:
                 yield kind, tensor, named[tensor.name]
-            elif position < len(key):
+            elif position < len(key) and key[position].name not in own_names:
                 yield kind, tensor, key[position]
+
+
+def paired_outputs(pairing: Pairing) -> dict[str, str]:
+    """Return the names of the outputs in the reference, by those of the model. An inner tensor of
+    the other model can have the name of an output."""
+    pairs = pair_interfaces(pairing.model, pairing.reference)
+    return {tensor.name: twin.name for kind, tensor, twin in pairs if kind == "output"}
 
 
 def _complete_pairing(pairing: Pairing) -> Pairing:

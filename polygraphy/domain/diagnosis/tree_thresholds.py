@@ -23,6 +23,15 @@ _UPWARD = ("BRANCH_LT", b"BRANCH_LT", 1, "BRANCH_GTE", b"BRANCH_GTE", 2)
 is larger."""
 
 
+_OPPOSITE = {
+    "BRANCH_LT": "BRANCH_LEQ",
+    "BRANCH_LEQ": "BRANCH_LT",
+    "BRANCH_GT": "BRANCH_GTE",
+    "BRANCH_GTE": "BRANCH_GT",
+}
+"""The mode that differs only for features that equal the threshold."""
+
+
 @frozen
 class Tie:
     """A threshold that equals a feature of some rows.
@@ -41,6 +50,23 @@ class Tie:
 def is_tree(node: Node) -> bool:
     """Return whether a node is an ensemble of trees."""
     return node.op.startswith("TreeEnsemble") and bool(_split_name(node))
+
+
+def is_short(threshold: float) -> bool:
+    """Return whether a float32 threshold is a number of few decimal digits, such as 2 or 0.5: then
+    the original threshold was probably equal, and not rounded to it."""
+    return float(f"{threshold:.6g}") == threshold
+
+
+def opposite_mode(node: Node) -> tuple[str, str] | None:
+    """Return the mode of all splits of a tree, and the one that differs only for features that
+    equal the threshold; None if splits have several modes, or one without an opposite."""
+    modes = {
+        mode.decode() if isinstance(mode, bytes) else str(mode)
+        for mode in node.attribute("nodes_modes", ())
+    } - {"LEAF"}
+    [mode] = modes if len(modes) == 1 else [""]
+    return (mode, _OPPOSITE[mode]) if mode in _OPPOSITE else None
 
 
 def _split_name(node: Node) -> str:

@@ -223,7 +223,7 @@ def variants(side: Graph, index: int) -> Iterator[Variant]:
     yield from _axis_variants(node)
     yield from _axis_order_variants(node)
     yield from _reduction_variants(side, node)
-    yield from _pad_variants(node)
+    yield from _pad_variants(side, node)
     yield from _transpose_variants(side, node)
     yield from _partner_variants(side, index)
     yield from _text_variants(node)
@@ -476,16 +476,24 @@ def _reduction_variants(side: Graph, node: Node) -> Iterator[Variant]:
                 yield Variant("attribute", change, with_attribute(node, "axes", "ints", value))
 
 
-def _pad_variants(node: Node) -> Iterator[Variant]:
-    """Yield variants with symmetric pads, pads that fit the kernel, and no pads."""
+def _pad_variants(side: Graph, node: Node) -> Iterator[Variant]:
+    """Yield variants with symmetric pads, exchanged sides, pads that fit the kernel, and none."""
     attribute = node.attribute("pads")
-    kernel = node.attribute("kernel_shape")
-    if not kernel or node.op not in ("Conv", "MaxPool", "AveragePool", "ConvTranspose", "LpPool"):
+    if node.op not in ("Conv", "MaxPool", "AveragePool", "ConvTranspose", "LpPool"):
+        return
+    weight = side.constants.get(node.inputs[1]) if node.op.startswith("Conv") else None
+    kernel = node.attribute("kernel_shape") or (() if weight is None else tuple(weight.shape[2:]))
+    if not kernel:
         return
     rank = len(kernel)
     now = tuple(attribute or (0,) * 2 * rank)
     middle = tuple((now[i] + now[i + rank]) // 2 for i in range(rank)) * 2
-    for value in dict.fromkeys((middle, tuple(k // 2 for k in kernel) * 2, (0,) * 2 * rank)):
+    half, none = tuple(k // 2 for k in kernel) * 2, (0,) * 2 * rank
+    strides = node.attribute("strides") or (1,) * rank
+    # A transposed convolution with these pads multiplies the size by its stride.
+    same = tuple(max(k - s, 0) // 2 for k, s in zip(kernel, strides)) * 2
+    same = same if node.op == "ConvTranspose" else middle
+    for value in dict.fromkeys((middle, (*now[rank:], *now[:rank]), half, same, none)):
         if value != now:
             change = changes.other_attribute(node.op, "pads", now, value)
             yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))

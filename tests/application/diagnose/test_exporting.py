@@ -21,7 +21,9 @@ from polygraphy.application.diagnose.steps.file_of_program import _constant_text
 from polygraphy.binding import bind
 from polygraphy.comparator import StepLoader
 from polygraphy.domain import rounding as judging
+from polygraphy.domain.diagnosis.twins import Spot
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.domain.model.graph import Node
 from polygraphy.ports.diagnosing import Decision
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -583,12 +585,15 @@ def test_an_invalid_file_of_training_is_not_the_fault_of_its_node() -> None:
 def test_a_large_constant_of_the_example_is_shown_by_an_element_that_differs() -> None:
     table = np.zeros((4, 4))
     table[1, 2] = 0.123456789
-    assert _constant_texts(table, table * 2, np.zeros((4, 4))) == [
+    spot = Spot(0, Node("sum", "Add"), "table", table, table * 2, operand=1)
+    assert _constant_texts(spot, np.zeros((4, 4))) == [
         "0.123457 at [1, 2]",
         "0.246914 at [1, 2]",
         "0.0 at [1, 2]",
     ]
-    assert _constant_texts(np.ones(9), np.ones(8), None)[0] == "float64 of shape (9,)"
+    spot = evolve(spot, value=np.ones(9), expected=None)
+    assert _constant_texts(spot) == ["float64 of shape (9,)", "computed"]
+    assert _constant_texts(evolve(spot, operand=None))[1] == "not set"
 
 
 def test_lengths_that_must_add_up_are_tried_in_another_order() -> None:

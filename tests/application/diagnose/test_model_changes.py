@@ -641,7 +641,7 @@ def test_a_model_that_copies_its_weights_is_searched_though_its_tensors_are_larg
     models = [open_model(make("shared", n, *ends, weights={"w": weight})) for n in (nodes, healthy)]
     case = Case(models[0], "m.onnx", [party], resolve(DiagnosisReports))
     goal = party.load(models[1].proto)(feed)
-    found = find_divergences(case, models[1], party, feed, feed, goal)
+    found = find_divergences(case, models[1], party, feed, feed, goal, {})
     assert found is not None
     assert [place.border.tensor for place in found.places] == ["y"]
 

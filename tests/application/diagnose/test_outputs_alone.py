@@ -394,3 +394,53 @@ def test_gates_in_another_order_are_named_and_proven_by_outputs_alone(tmp_path: 
     [culprit] = kept.culprits
     assert culprit["cause"] == "weight"
     assert "the slices along axis 1 are 3-5, 0-2, 6-8" in " ".join(map(str, culprit["evidence"]))
+
+
+def test_data_that_were_scaled_in_a_usual_way_are_named(tmp_path: Path) -> None:
+    weight = np.random.default_rng(1).normal(size=(4, 3, 1, 1)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Tanh", ["c"], ["y"])]
+    shapes = [value("x", [1, 3, 4, 4])], [value("y", [1, 4, 4, 4])]
+    model = make("image", nodes, *shapes, weights={"w": weight})
+    pixels = np.random.default_rng(2).integers(0, 255, (1, 3, 4, 4)).astype(np.float32)
+    results = RunResults()
+    saved = OnnxrtParty().load(model)({"x": pixels / 255})
+    results.add([{**saved}], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        golden = str(tmp_path / "golden.json")
+        assert not diagnose(model, [OnnxrtParty()], [{"x": pixels}], golden=golden)
+    [culprit] = kept.culprits
+    assert culprit["cause"] == "data" and "x / 255" in culprit["evidence"][0]
+
+
+def test_an_output_with_an_offset_says_so(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node("Sum", ["e", "e"], ["y"])]
+    model = make("sum", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
+    results = RunResults()
+    saved = OnnxrtParty().load(model)(FEED)
+    results.add([{"y": saved["y"] + np.float32(0.5)}], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    with (
+        bind(Findings, Kept()),
+        pytest.raises(InconclusiveError, match=r"computed one plus 0\.5 in each element"),
+    ):
+        diagnose(model, [OnnxrtParty()], [FEED], golden=str(tmp_path / "golden.json"))
+
+
+def test_rows_on_exact_thresholds_show_the_opposite_mode(tmp_path: Path) -> None:
+    model = stumps([1.0, 2.0, 3.0, 5.0], "BRANCH_LT")
+    [values] = [each for each in model.graph.node[0].attribute if each.name == "nodes_values"]
+    values.floats[:] = [2, 0, 0, 0.5, 0, 0]
+    table = np.random.default_rng(3).integers(0, 4, (32, 2)).astype(np.float32) / [1, 2]
+    left = table <= [2, 0.5]
+    right = np.where(left[:, 0], 1.0, 2.0) + np.where(left[:, 1], 3.0, 5.0)
+    results, kept = RunResults(), Kept()
+    results.add([{"y": right.astype(np.float32)[:, None]}], runner_name="lightgbm")
+    results.save(str(tmp_path / "golden.json"))
+    feed = {"x": table.astype(np.float32)}
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], [feed], golden=str(tmp_path / "golden.json"))
+    [culprit] = kept.culprits
+    assert culprit["cause"] == "attribute"
+    assert "BRANCH_LT instead of BRANCH_LEQ" in culprit["evidence"][-1]

@@ -62,6 +62,20 @@ def test_the_node_that_does_not_compute_the_same_twice_is_named_not_the_output()
     assert culprit["cause"] == "nondeterminism"
 
 
+def test_a_node_in_training_mode_is_named_if_runs_differ() -> None:
+    """ONNX Runtime may keep the statistics that it updates, and rewrites hide where."""
+    text = """<ir_version: 9, opset_import: ["": 17]>
+    g (float[4,2] x) => (float[4,2] y) <float[2] s = {1,1}, float[2] b = {0,0}> {
+        n, m, v = BatchNormalization<training_mode=1>(x, s, b, b, s)
+        y = Exp(n)
+    }"""
+    model, kept = parser.parse_model(text), Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [Unsteady(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["n"], "model", "training")
+
+
 def test_a_step_of_a_quantized_model_from_run_to_run_is_no_fault() -> None:
     text = """<ir_version: 9, opset_import: ["": 17]>
     g (float[4] x) => (float[4] y) <float one = {1.0}, uint8 zero = {0}> {

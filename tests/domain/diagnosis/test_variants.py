@@ -232,3 +232,14 @@ def test_training_is_turned_off_and_not_counted_up():
     found = list(variants(side(node), 0)) + list(integer_variants(side(node), 0))
     [made] = [one.node for one in found if one.node.attribute("training_mode", 1) != 1]
     assert (made.attribute("training_mode"), made.outputs) == (0, ("y",))
+
+
+@pytest.mark.parametrize(
+    ("op", "pads", "expected"),
+    [("Conv", (1, 1, 0, 0), (0, 0, 1, 1)), ("ConvTranspose", (0, 0, 0, 0), (1, 1, 1, 1))],
+)
+def test_pads_of_a_convolution_without_kernel_shape_are_tried(op: str, pads, expected) -> None:
+    node = Node("n", op, "", ("x", "w"), ("y",), numbers(strides=(2, 2), pads=pads))
+    graph = side(node, w=np.ones((3, 3, 4, 4) if op == "ConvTranspose" else (3, 3, 3, 3), "f"))
+    tried = [variant.node.attribute("pads") for variant in variants(graph, 0)]
+    assert expected in tried

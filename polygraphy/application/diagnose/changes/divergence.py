@@ -18,6 +18,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.changes.ends import find_changed_ends
 from polygraphy.application.diagnose.parts import tensor_bytes
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
@@ -27,6 +28,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     SameTensors,
 )
 from polygraphy.domain.diagnosis.counterparts import Candidate, candidates
+from polygraphy.domain.diagnosis.culprit import Culprit
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.graph import Node
@@ -91,6 +93,7 @@ class Divergences:
         same: by tensor of the model, the equal tensor of the reference.
         nearer: the divergences with all consecutively replaced tensors, if these are more than the
             fewest: they have fewer nodes, and shared nodes are nearer to the cause.
+        ends: the nodes missing or too many at the end of the model, if they explain all outputs.
     """
 
     places: Sequence[Divergence]
@@ -98,6 +101,7 @@ class Divergences:
     theirs: Values
     same: Mapping[str, str]
     nearer: Divergences | None = None
+    ends: Sequence[Culprit] = ()
 
     @property
     def limit(self) -> int:
@@ -112,6 +116,7 @@ def find_divergences(
     feed: Feed,
     fed: Feed,
     goal: Values,
+    outputs: Mapping[str, str],
 ) -> Divergences | None:
     """Return the nodes that compute different results from equal inputs; None if the search fails.
 
@@ -122,6 +127,7 @@ def find_divergences(
         feed: data, by the names of the model.
         fed: the same data, by the names of the reference.
         goal: the expected outputs, by the names of the model.
+        outputs: the names of the outputs in the reference, by those of the model.
     """
     try:
         tensors = trace_tensors(case.with_model(reference), party, fed)
@@ -131,9 +137,10 @@ def find_divergences(
         with case.record_step("remedy") as notes:
             notes.append(steps.TOO_LARGE_TO_EXCHANGE)
         return None
-    return _DivergenceSearch(
-        case, reference, party, feed, tensors, goal, dict(zip(feed, fed))
-    ).result()
+    search = _DivergenceSearch(case, reference, party, feed, tensors, goal, dict(zip(feed, fed)))
+    ends = search.find_ends(outputs)
+    divergences = search.result()
+    return None if divergences is None else evolve(divergences, ends=ends)
 
 
 class _DivergenceSearch:
@@ -169,6 +176,17 @@ class _DivergenceSearch:
         self._marked = open_model(case.model.with_all_outputs())
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
+
+    def find_ends(self, outputs: Mapping[str, str]) -> Sequence[Culprit]:
+        """Return the nodes missing or too many at the end of the model; empty unless they explain
+        all outputs."""
+        values = self._compute_with([])
+        if values is None:
+            return ()
+        differing = self._case.find_deviations(values, self._goal)
+        pairs = {name: outputs.get(name, name) for name in differing}
+        own, reference = self._case.model.graph, self._reference.graph
+        return find_changed_ends(own, values, reference, self._theirs, pairs)
 
     def result(self) -> Divergences | None:
         """Return the smallest set of divergences whose replacement by the reference's values makes

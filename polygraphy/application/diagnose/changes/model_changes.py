@@ -22,7 +22,7 @@ from polygraphy.application.diagnose.changes.proven_differences import Differenc
 from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.diagnosis.borrowed import MOVING, Border
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing
+from polygraphy.domain.diagnosis.pairing import Pairing, paired_outputs
 from polygraphy.domain.diagnosis.two_models import WEIGHTED
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
@@ -78,11 +78,14 @@ def find_changes(
         The nodes that are not in `known_culprits`; empty if they cannot be found.
     """
     with case.record_step(titles.EQUAL_TENSORS) as notes:
-        divergences = find_divergences(case, reference, party, *feeds, goal)
+        outputs = paired_outputs(pairing)
+        divergences = find_divergences(case, reference, party, *feeds, goal, outputs)
         if divergences is None:
             notes.append(steps.NO_DIVERGENCE)
             return Differences(known_culprits, is_open=len(known_culprits) > 1)
         notes.append(steps.equal_pairs(len(divergences.same), len(divergences.places)))
+        if divergences.ends:
+            return Differences(divergences.ends)
     new_culprits: list[Culprit] = []
     reasons: list[Explanation] = []
     untried: dict[str, set[int]] = {}
@@ -189,6 +192,8 @@ class _GroupSearch:
     def explain(self, divergences: Sequence[Divergence], number: int) -> _Group:
         """Return a group with the change that explains it; `number` is the number of all groups."""
         change = self._change(self.found, divergences)
+        if self._ignores_inputs(divergences):
+            return _Group(divergences, change)  # No change of a node makes it read the inputs.
         inside = _culprits_within(self.case, divergences, self.known, self.found.values)
         group = _Group(divergences, change, inside=inside)
         if change.is_right:
@@ -244,6 +249,8 @@ class _GroupSearch:
             divergence if is_certain else _with_makers(self.case, self.found, divergence)
             for divergence in group.places
         ]
+        if self._ignores_inputs(group.places):
+            return [_constant_culprit(self.case, group.places)], False
         unexplained = _culprit_without_change(self.case, wider, self.feed)
         # Outputs match without changes outside of the places, so culprits found outside are not at
         # fault. Culprits found inside are not proven without such a change.
@@ -252,6 +259,15 @@ class _GroupSearch:
         culprits = list(inside) if is_inside else [unexplained]
         is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.states_change)
         return culprits, is_unknown
+
+    def _ignores_inputs(self, group: Sequence[Divergence]) -> bool:
+        """Return whether outputs are constants that the reference computes from the inputs."""
+        outputs, own, other = paired_outputs(self.pairing), self.case.model, self.reference
+        nodes = {index for divergence in group for index in divergence.border.nodes}
+        fed = nodes_after_inputs(other.graph, [*other.inputs])
+        twins = [outputs.get(divergence.border.tensor, "") for divergence in group]
+        is_fed = all(other.graph.producers.get(twin) in fed for twin in twins)
+        return bool(nodes) and is_fed and nodes.isdisjoint(nodes_after_inputs(own.graph, self.feed))
 
     @property
     def _is_known_inside(self) -> bool:
@@ -402,13 +418,21 @@ def _culprits_within(
     ]
 
 
+def _constant_culprit(case: Case, group: Sequence[Divergence]) -> Culprit:
+    """Return the culprit for outputs that do not depend on the inputs."""
+    tensors = [divergence.border.tensor for divergence in group]
+    node = case.model.nodes[max(index for divergence in group for index in divergence.border.nodes)]
+    facts = [evidence.ignores_inputs(name) for name in tensors]
+    return Culprit([node.label], tensors[-1], MODEL, "structure", facts=facts, op=node.operator)
+
+
 def _culprit_without_change(case: Case, group: Sequence[Divergence], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = nodes_after_inputs(case.model.graph, feed)
     unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
-    names = [nodes[index].label for index in unproven if nodes[index].operator != "Constant"]
     tensors = [parting.border.tensor for parting in group]
+    names = [nodes[index].label for index in unproven if nodes[index].operator != "Constant"]
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].operator if unproven else ""
     if len(names) == 1:

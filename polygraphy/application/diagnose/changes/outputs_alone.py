@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplai
 from polygraphy.application.diagnose.parts import Submodel, tensor_bytes
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.data.usual_scaling import usual_scalings
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -29,9 +30,10 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
 from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
+from polygraphy.domain.diagnosis.solving.relations import find_relation
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -139,6 +141,8 @@ class _Guesses:
             notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
             return Found(self._blame_data(evidence.usual_data_match()), case)
+        if formula := self._scaling_of_data():
+            return Found(self._blame_data(evidence.scaled_data_match(formula)), case)
         changed: list[Culprit] = []
         with case.record_step(titles.CHANGED_NODES) as notes:
             changed += self.try_changed_nodes(notes)
@@ -158,7 +162,19 @@ class _Guesses:
             if self._comparable_outputs() or mismatched is None
             else self._describe_mismatch(mismatched)
         )
+        if related := self._describe_relations():
+            why = join_statements(related, reasons.NODE_UNKNOWN)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
+
+    def _describe_relations(self) -> str:
+        """Return sentences on how the saved outputs follow from the computed ones; empty unless
+        there is one for each output that differs."""
+        values, saved = self._values, self._saved
+        related = [find_relation(name, values[name], saved[name]) for name in self._found]
+        known = [fact for fact in related if fact is not None]
+        if len(known) < len(related):
+            return ""
+        return Statement(" ".join(map(str, known)), known)
 
     def _comparable_outputs(self) -> list[str]:
         """Return the outputs whose shapes match the saved ones."""
@@ -235,6 +251,17 @@ class _Guesses:
             return not self._case.find_deviations(self._case.load(self._party)(feed), self._saved)
         except PolygraphyException:
             return False
+
+    def _scaling_of_data(self) -> str:
+        """Return the usual scaling of an image input with which all outputs match; else ""."""
+        try:
+            compute = self._case.load(self._party)
+            for formula, feed in usual_scalings(self._feed):
+                if not self._case.find_deviations(compute(feed), self._saved):
+                    return formula
+        except BackendError:
+            pass
+        return ""
 
     def _is_float(self, name: str) -> bool:
         """Return whether a saved output has floating-point elements."""

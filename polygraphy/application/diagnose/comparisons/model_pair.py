@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.closeness import (
     describe_constant_outputs,
 )
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs
+from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs, paired_outputs
 from polygraphy.domain.diagnosis.two_models import Suspect, plan_copies, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
@@ -69,8 +69,9 @@ class ModelPair:
 
     def rename_outputs(self, case: Case, values: Values) -> dict[str, Any]:
         """Return outputs of the reference by the model's names."""
-        names = {twin: name for name, twin in self.pairing.tensors.items()}
         outputs = set(case.model.outputs)
+        names = {twin: name for name, twin in self.pairing.tensors.items()}
+        names.update((twin, name) for name, twin in paired_outputs(self.pairing).items())
         model_names = {name: name if name in outputs else names.get(name, name) for name in values}
         return {model_names[name]: value for name, value in values.items()}
 

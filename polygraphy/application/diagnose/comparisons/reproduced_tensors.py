@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons, tf32
 from polygraphy.domain.rounding import LARGE
 
 
 def explain_reproduced_tensors(
-    case: Case, comparison: SavedComparison, in_tf32: Collection[str]
+    case: Case, comparison: SavedComparison, in_tf32: Collection[str], tied: Mapping[str, str]
 ) -> StepOutcome:
     """Return the outcome if each node reproduces its saved tensors from the others: rounding adds
     up, or the results come from elsewhere.
@@ -24,7 +24,11 @@ def explain_reproduced_tensors(
         case: the model.
         comparison: the saved results.
         in_tf32: tensors that were computed in TF32.
+        tied: tensors that differ because a node selected another of equal elements, and this node.
     """
+    if tied:
+        reason = reasons.equal_elements([*tied.values()])
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if in_tf32:
         return Found(DiagnosisResult(AGREE, reason=tf32.results_in_tf32(len(in_tf32))), case)
     if _matches_marked_outputs(case, comparison):

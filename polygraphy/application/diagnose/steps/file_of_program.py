@@ -318,10 +318,9 @@ class _FileComparison:
         else:
             known_spots = {(spot.node.label, spot.name) for spot in twin_differences.spots}
             spots = [s for s in differences.spots if (s.node.label, s.name) not in known_spots]
-            values = ((spot, _text(spot.value), _text(spot.expected)) for spot in spots[:_NAMED])
             facts = [
-                program_evidence.other_constant(s.node.op, s.name, *both_names)
-                for s, *both_names in values
+                program_evidence.other_constant(spot.node.op, spot.name, *_constant_texts(spot))
+                for spot in spots[:_NAMED]
             ]
             nodes, origin = [spot.node for spot in spots], ""
         if decision is not None:
@@ -354,7 +353,7 @@ class _FileComparison:
         """
         first = spots[0]
         other_spot = {spot.key: spot for spot in apart.spots}[first.key]
-        *values, text = _constant_texts(first.value, first.expected, other_spot.value)
+        *values, text = _constant_texts(first, other_spot.value)
         facts = [
             program_evidence.frozen_number(first.node.op, first.name, values[0], values[1]),
             program_evidence.other_example(text),
@@ -405,9 +404,7 @@ class _FileComparison:
             if self._are_statistics(weights) and not differences.has_other_nodes:
                 note = remedies.EXPORT_AGAIN_IN_EVAL
         facts += [
-            program_evidence.other_constant(
-                spot.node.op, spot.name, _text(spot.value), _text(spot.expected)
-            )
+            program_evidence.other_constant(spot.node.op, spot.name, *_constant_texts(spot))
             for spot in spots
             if spot not in weights
         ][:_NAMED]
@@ -667,15 +664,13 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
     )
 
 
-def _constant_texts(value: Any, expected: Any, other_value: Any) -> list[str]:
-    """Return a constant of the file, of the correct export and of another export as text.
-    Large arrays of one shape by an element that differs."""
-    values = (value, expected, other_value)
-    if (
-        any(constant is None for constant in values)
-        or len({np.shape(constant) for constant in values}) > 1
-    ):
-        return [*map(_text, values)]
+def _constant_texts(spot: Spot, *others: Any) -> list[str]:
+    """Return a constant of the file, of the correct export and of other exports as text; large
+    arrays of one shape by an element that differs."""
+    values = (spot.value, spot.expected, *others)
+    if any(value is None for value in values) or len({np.shape(value) for value in values}) > 1:
+        absent = titles.NOT_SET if spot.operand is None else "computed"
+        return [absent if value is None else _text(value) for value in values]
     arrays = [np.asarray(constant) for constant in values]
     differs = np.asarray(arrays[0] != arrays[1])
     if differs.size <= _SHOWN or not differs.any():
@@ -686,8 +681,6 @@ def _constant_texts(value: Any, expected: Any, other_value: Any) -> list[str]:
 
 def _text(value: Any) -> str:
     """Return a constant as text."""
-    if value is None:
-        return "computed"
     array = np.asarray(value)
     if array.size > _SHOWN:
         return titles.array_of(array.dtype, array.shape)

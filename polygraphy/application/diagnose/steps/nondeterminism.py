@@ -18,8 +18,10 @@ from polygraphy.domain.diagnosis.culprit import (
     MODEL,
     Culprit,
     DiagnosisResult,
+    Remedy,
 )
-from polygraphy.domain.diagnosis.words import evidence, program_evidence
+from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty, find_violations
@@ -69,17 +71,21 @@ def _run_again(case: Case, party: SuspectedParty, first: Values) -> Found | Skip
         return Skip("the backend gives the same results twice")
     name = next(iter(differing))
     random_nodes = _random_nodes(case)
-    makers = random_nodes or _first_unsteady(case, party)
+    learning = [] if random_nodes else _training_nodes(case, name)
+    makers = random_nodes or learning or _first_unsteady(case, party)
     makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
     facts = [evidence.runs_disagree(party.name, name, differing[name])]
     if random_nodes:
         facts.insert(0, evidence.random_numbers(nodes[makers[-1]].operator))
+    if learning:
+        facts.insert(0, evidence.in_training_mode(nodes[makers[-1]].operator))
     culprit = Culprit(
         [nodes[i].label for i in makers],
         name,
-        MODEL if random_nodes else party.name,
-        "nondeterminism",
+        MODEL if random_nodes or learning else party.name,
+        "training" if learning else "nondeterminism",
         facts=facts,
+        remedy=Remedy(None, False, remedies.EXPORT_IN_EVAL) if learning else Remedy(),
         op=nodes[makers[-1]].operator,
     )
     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -112,6 +118,14 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
             ):
                 return [index]
     return []
+
+
+def _training_nodes(case: Case, output: str) -> list[int]:
+    """Return the positions of the nodes before an output that compute in training mode: a backend
+    may keep the statistics that they update."""
+    nodes = case.model.nodes
+    before = region_before(case.model.graph, output, ())
+    return [index for index in before if nodes[index].attribute("training_mode")]
 
 
 def _random_nodes(case: Case) -> list[int]:

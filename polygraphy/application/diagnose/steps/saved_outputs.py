@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import evolve
@@ -24,8 +24,11 @@ from polygraphy.domain.checks.undefined_rules import SCATTERS, explains_order
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.solving.ties import find_ties
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps, tf32
 from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.model.regions import nodes_after_inputs
+from polygraphy.domain.rounding import Deviation
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -110,6 +113,33 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
         reason = reasons.accepted_by_run(dtype)
         return evolve(answer, result=evolve(answer.result, reason=reason))
     return answer
+
+
+def settle_differences(
+    case: Case,
+    comparison: SavedComparison,
+    differing: Mapping[str, tuple[Deviation, Any]],
+    trace: Trace,
+) -> tuple[dict[str, tuple[Deviation, Any]], dict[str, str]]:
+    """Return the tensors that nodes compute incorrectly, and those that differ only because a node
+    selects another of equal elements, with the name of this node.
+
+    Args:
+        case: the model.
+        comparison: the saved results.
+        differing: the tensors that nodes do not reproduce, with deviation and value.
+        trace: the saved tensors.
+    """
+    graph, outputs = case.model.graph, comparison.outputs
+    computed = {name: value for name, (_, value) in differing.items()}
+    tied = find_ties(graph, computed, trace.all_values)
+    settled = {name: pair for name, pair in differing.items() if name not in tied}
+    # No node computes an output from saved tensors if constants alone determine it.
+    fed = nodes_after_inputs(graph, comparison.feed)
+    for name, deviation in comparison.compared.sets[comparison.number].items():
+        if name in outputs and graph.producers.get(name, -1) not in {*fed, -1}:
+            settled[name] = deviation, outputs[name]
+    return settled, tied
 
 
 def describe_order(

@@ -40,7 +40,11 @@ from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import accepted_dtype
-from polygraphy.application.diagnose.steps.saved_outputs import describe_order, find_first_nan
+from polygraphy.application.diagnose.steps.saved_outputs import (
+    describe_order,
+    find_first_nan,
+    settle_differences,
+)
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
@@ -130,6 +134,7 @@ class _SavedTensors:
         self._party: SuspectedParty = case.parties[0]
         self._lost: Values = {}
         self._tf32: set[str] = set()
+        self._tied: Mapping[str, str] = {}
         self._changed: dict[str, list[Variant]] = {}
         self._computed: list[str] = []
         self._wrong: set[str] = set()
@@ -176,7 +181,7 @@ class _SavedTensors:
             if region not in regions.values():  # A node with several results is one culprit.
                 regions[name] = region
         if not regions:
-            return explain_reproduced_tensors(case, comparison, self._tf32)
+            return explain_reproduced_tensors(case, comparison, self._tf32, self._tied)
         side = model.graph
         culprits = []
         shared = self._find_shared_weights(regions, differing, side, trace)
@@ -285,6 +290,7 @@ class _SavedTensors:
                 if all(name in difference for difference in wrong)
             }
             notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
+        differing, self._tied = settle_differences(case, self._comparison, differing, trace)
         return differing
 
     def _rounding(self, name: str, trace: Trace) -> float:
@@ -310,9 +316,8 @@ class _SavedTensors:
         """Return the culprit for nodes that do not reproduce saved tensors."""
         nodes = self._case.model.nodes
         fed = nodes_after_inputs(self._case.model.graph, trace.feed)
-        computing = [index for index in region if index in fed] or [
-            index for index in region if nodes[index].operator != "Constant"
-        ]
+        computing = [index for index in region if index in fed]
+        computing = computing or [i for i in region if nodes[i].op != "Constant"] or [*region]
         source = "program" if self._run.is_traced else "saved"
         facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
         if turned := self._find_inverted_condition(name, trace):

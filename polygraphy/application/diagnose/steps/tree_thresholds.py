@@ -14,10 +14,12 @@ from polygraphy.domain.diagnosis.tree_thresholds import (
     Tie,
     differing_rows,
     find_ties,
+    is_short,
     is_tree,
     move_thresholds,
+    opposite_mode,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.graph import Node
 
@@ -49,10 +51,17 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
         return Skip("moved thresholds do not explain all rows")
     count = next(len(value) for value in comparison.saved_values.values())
     used = sorted(tie.value for tie in ties if tie.rows & rows)
-    facts = [evidence.rows_on_thresholds(len(rows), count, used), evidence.thresholds_moved()]
-    remedy = Remedy(None, False, remedies.KEEP_THRESHOLDS)
+    facts = [evidence.rows_on_thresholds(len(rows), count, used)]
     output = next(filter(None, node.outputs))
-    culprit = Culprit([node.label], output, MODEL, "rounding", None, facts, remedy, node.op)
+    opposite = opposite_mode(node) if all(map(is_short, used)) and runs == 1 else None
+    if opposite is None:
+        cause, remedy = "rounding", Remedy(None, False, remedies.KEEP_THRESHOLDS)
+        facts.append(evidence.thresholds_moved())
+    else:
+        change = changes.other_attribute(node.op, "nodes_modes", *opposite)
+        cause, remedy = "attribute", Remedy(None, False, remedies.undo([change]))
+        facts += [evidence.short_thresholds(), evidence.change_of_node(change)]
+    culprit = Culprit([node.label], output, MODEL, cause, None, facts, remedy, node.op)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 

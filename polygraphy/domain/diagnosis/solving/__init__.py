@@ -1,1 +1,1 @@
-"""What a node may have computed with, solved from what is expected of it."""
+"""What a node or an output may have been computed with, solved from what is expected of it."""

@@ -209,6 +209,27 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 
 
 @fact
+def ends_too_early(name: str, early: str, ops: Sequence[str]) -> str:
+    """Return the fact that the nodes that the reference applies to an output are missing."""
+    applies = f"The reference then applies {list_some(ops, worded=str)}, which the model lacks."
+    return f"Output {name!r} equals the tensor {early!r} of the reference. {applies}"
+
+
+@fact
+def ends_too_late(name: str, late: str, ops: Sequence[str]) -> str:
+    """Return the fact that nodes after a tensor that equals the expected output are too many."""
+    applies = f"The model then applies {list_some(ops, worded=str)}, which the reference does not."
+    return f"Tensor {late!r} equals the expected output {name!r}. {applies}"
+
+
+@fact
+def ignores_inputs(name: str) -> str:
+    """Return the fact that a tensor is constant, although it is computed from data in the
+    reference."""
+    return f"{name!r} does not depend on the inputs of the model, unlike in the reference."
+
+
+@fact
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
     """Return the fact that the fault is among the nodes between two tensors."""
     end = quote_all(after)
@@ -221,6 +242,25 @@ def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str
 def usual_data_match() -> str:
     """Return the fact that the saved results come from the default data of `run`."""
     return "The saved results come from the data that `polygraphy run` generates by default."
+
+
+@fact
+def scaled_data_match(formula: str) -> str:
+    """Return the fact that the saved results come from scaled data."""
+    return f"With the input {formula}, all outputs match: the saved results come from such data."
+
+
+@fact
+def in_training_mode(op: str) -> str:
+    """Return the fact that an operator computes in training mode."""
+    return f"{op} computes in training mode (training_mode=1), with the statistics of the batch."
+
+
+@fact
+def short_thresholds() -> str:
+    """Return the fact that rounding does not explain rows on thresholds, because these are exact
+    numbers."""
+    return "float32 contains these thresholds exactly, so rounding does not explain the rows."
 
 
 # Proved: the change that makes all outputs match.

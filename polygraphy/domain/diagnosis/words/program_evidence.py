@@ -13,7 +13,7 @@ from polygraphy.domain.tensors.naming import count_text, list_some, quote_all
 def export_of_operation(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> str:
     """Return the fact that an operation of the program became these operators."""
     beside = f" (with {', '.join(others)})" if others else ""
-    return f"{operation}{beside} became {', '.join(ops)}."
+    return f"{operation}{beside} became {', '.join(ops) or 'a constant'}."
 
 
 @fact

@@ -55,6 +55,11 @@ _SAVE_ALL = (
 )
 
 
+NODE_UNKNOWN = constant(
+    "node_unknown", f"Outputs alone cannot show which node differs. {_SAVE_ALL}"
+)
+
+
 @statement
 def nothing_to_compare(party: str) -> str:
     """Return the sentence that there is nothing to compare with, and which option to add."""
@@ -205,7 +210,7 @@ def model_or_data_changed(is_related: bool) -> str:
     )
     return (
         "All backends agree, so either the model or the data changed since the results were saved."
-        f" Outputs alone cannot show which node differs. {_SAVE_ALL}{addition}"
+        f" {NODE_UNKNOWN}{addition}"
     )
 
 
@@ -393,6 +398,16 @@ def only_in(names: Sequence[str], model: str) -> str:
     """Return the clause that names exist in one model only."""
     exist = "exists" if len(names) == 1 else "exist"
     return f"{', '.join(map(repr, names))} {exist} only in the {model}"
+
+
+@statement
+def equal_elements(nodes: Sequence[str]) -> str:
+    """Return the sentence that nodes select among equal elements, which explains a difference."""
+    return (
+        f"No fault found, but the outputs differ: {list_some(nodes)} selected among equal elements,"
+        " and the expected results contain others of them. ONNX prefers the first, and PyTorch any."
+        " To compare what follows, use data without equal elements."
+    )
 
 
 @statement

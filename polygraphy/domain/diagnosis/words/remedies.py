@@ -76,6 +76,18 @@ def state_opset(version: int, expected: int) -> str:
 
 
 @statement
+def append_nodes(ops: Sequence[str]) -> str:
+    """Return the sentence that advises to append the nodes that the model lacks."""
+    return f"Export or convert the model with its last operators: {', '.join(ops)}."
+
+
+@statement
+def end_at(tensor: str) -> str:
+    """Return the sentence that advises to make an earlier tensor the output."""
+    return f"Make {tensor!r} the output, or omit the later nodes in the export."
+
+
+@statement
 def undo(changes: Sequence[Fact]) -> str:
     """Return the sentence that lists the changes to undo."""
     return f"Undo this change: {'; '.join(dict.fromkeys(map(str, changes)))}."

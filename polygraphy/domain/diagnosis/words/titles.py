@@ -6,6 +6,7 @@ from __future__ import annotations
 EACH_OTHER = "each other"
 SAVED_RESULTS = "saved results"
 PROGRAM = "the program"
+NOT_SET = "not set"
 REFERENCE = "the reference"
 REFERENCE_MODEL = "a reference model"
 ANOTHER_BACKEND = "another backend"
