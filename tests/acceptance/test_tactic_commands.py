@@ -41,6 +41,16 @@ def test_bad_tactics_are_listed(folder: Path, polygraphy: Run) -> None:
     assert "Algorithms: ['(Implementation: 2147483661, Tactic: 3) | Inputs: (" in done.lines[-1]
 
 
+def test_a_damaged_replay_among_others_is_a_warning(folder: Path, polygraphy: Run) -> None:
+    replay = folder / "replays" / "bad" / "0.json"
+    replays.write(replay, {"conv": replays.algorithm(3)})
+    replay.write_bytes(replay.read_bytes()[:300])
+    Path("replays/bad/other.json").write_text('{"other": 1}')
+    done = polygraphy("polygraphy inspect diff-tactics --dir replays")
+    [line] = [line for line in done.lines if line.startswith("[W]")]
+    assert "Skipped a damaged tactic replay. Could not load" in line and "bad/0.json" in line
+
+
 def test_a_replay_is_shown(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect tactics replays/good/0.json")
     info = "(TensorInfo(DataType.FLOAT, (4, 4, 2, 1), -1, 1),)"

@@ -80,6 +80,10 @@ def _record(entry: Any) -> IterationRecord:
     )
 
 
+_START = 1 << 16
+"""Bytes in which a replay names a field of its first entry. Chosen, not measured."""
+
+
 def load_tactic_replays(path: str) -> list[TacticReplay]:
     """Return the tactic replay of a file, or those of a folder."""
     G_LOGGER.progress(f"Loading tactic replay file from {path}")
@@ -94,10 +98,20 @@ def _replay_in(file: Path) -> TacticReplay | None:
     try:
         replay = json_io.load(file, TacticReplay)
     except FileError as error:
-        G_LOGGER.verbose(f"Skipping {file}, which is not a tactic replay: {error}")
+        if _mentions_tactics(file):
+            G_LOGGER.warning(f"Skipped a damaged tactic replay. {error}")
+        else:
+            G_LOGGER.verbose(f"Skipping {file}, which is not a tactic replay: {error}")
         return None
     G_LOGGER.progress(f"Loading tactic replay file from {file}")
     return replay
+
+
+def _mentions_tactics(file: Path) -> bool:
+    """Return whether the start of a file names the type of a tactic replay, or a field of one."""
+    with translate_os_errors(file, "read"), file.open("rb") as stream:
+        start = stream.read(_START)
+    return any(name in start for name in (b'"TacticReplay', b'"implementation"'))
 
 
 def _files_in(folder: str) -> list[Path]:
