@@ -585,8 +585,8 @@ def _difference_error(
 
 
 def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
-    """Return the verdict of a diagnosis, empty if it takes longer than the budget in seconds, and a
-    line on the node at fault.
+    """Return the verdict of a diagnosis, and a line on the node at fault.
+    The verdict is empty if the diagnosis takes longer than the budget in seconds.
     """
     if budget <= 0:
         return "", []

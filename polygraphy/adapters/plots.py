@@ -363,8 +363,7 @@ def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Arr
 
 
 def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
-    """Return the magnitudes and the absolute and relative differences of a sample of the
-    elements."""
+    """Return magnitudes, absolute and relative differences of a sample of the elements."""
     chosen = _sample_positions(value, reference)
     a, b = (_as_float64(array[chosen]) for array in (value, reference))
     with np.errstate(all="ignore"):

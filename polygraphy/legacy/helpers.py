@@ -140,8 +140,8 @@ def find_str_in_iterable(name: str, seq: Iterable[str], index: int | None = None
 
 
 def match_keys(keys: Iterable[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the key (a name or pattern) of each target that one matches, and the keys without a
-    match. An equal key has priority over patterns.
+    """Return the matching key of each target, by target, and the keys without a match.
+    A key is a name or a pattern. An equal key has priority over patterns.
     """
     matches: dict[str, str] = {}
     idle = []

@@ -75,8 +75,7 @@ class NarrowModel(Protocol):
     def measure(
         self, feed: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray[Any, Any]], list[NodeLoss]]:
-        """Return the outputs in float32, and the loss of each node when only that node is in the
-        narrower type.
+        """Return the outputs in float32, and the loss of each node alone in the narrower type.
 
         Raises:
             BackendError: the model cannot be run.

@@ -274,8 +274,8 @@ class ReducibleModel(Protocol):
         """Return the input values of a part, taken from a run of the whole model."""
 
     def inside(self, node: int) -> tuple[Any, dict[str, ndarray[Any, Any]]] | None:
-        """Return the body of a node as a model, with its input values: the taken branch of a
-        condition, or the first iteration of a loop; None for a node without a body.
+        """Return a node's body as a model, and its input values; None for a node without a body.
+        The body is the taken branch of a condition, or the first iteration of a loop.
 
         Raises:
             BackendError: the whole model would have to be run, and cannot be.

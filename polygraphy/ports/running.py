@@ -322,8 +322,9 @@ def inputs_of_known_rank(model: Any) -> Collection[str]:
 
 @port
 def crashing_node(model: str | bytes) -> tuple[str, str]:
-    """Return a phrase for the first node of a model (a path or bytes) that would end the process in
-    ONNX Runtime, and what to do; both are empty if there is none, or the model cannot be read.
+    """Return a phrase for the first node that would end the process, and what to do; empty if none.
+    The model is a path or bytes. The node would end the process in ONNX Runtime. Both texts are
+    also empty if the model cannot be read.
 
     Raises:
         ModelError: the model has too many nodes after its functions are inlined.

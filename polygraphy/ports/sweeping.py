@@ -121,8 +121,8 @@ def claim_folder(folder: str) -> None:
 
 @port
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-    """Return the path of the interpreter of a Python environment in which this package runs, its
-    environment variables, and package versions.
+    """Return a Python interpreter's path, its environment variables, and its package versions.
+    This package runs in the interpreter's environment.
 
     Args:
         path: an interpreter, or a folder of a virtual environment; empty for the interpreter that

@@ -29,8 +29,9 @@ STAYS_OPEN = fcntl is not None
 
 
 def create_temporary_file(target: Path) -> tuple[int, str]:
-    """Create a temporary file next to a path; return its descriptor, which holds the lock, and its
-    path."""
+    """Create a temporary file next to a path; return its descriptor and its path.
+    The descriptor holds the lock.
+    """
     import tempfile
 
     _remove_leftovers(target)
@@ -45,8 +46,9 @@ def create_temporary_file(target: Path) -> tuple[int, str]:
 
 
 def create_temporary_folder(target: Path) -> tuple[int | None, Path]:
-    """Create a temporary folder next to a path; return the descriptor that holds its lock, if any,
-    and its path."""
+    """Create a temporary folder next to a path; return the descriptor of its lock, and its path.
+    The descriptor is None if there is no lock.
+    """
     import tempfile
 
     _remove_leftovers(target)

@@ -166,8 +166,9 @@ def _start_command_line(
 
 
 def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the answer for each command line that has ended or exceeded its time limit, and the
-    modules that it imported."""
+    """Yield an answer for each command line, and the modules that it imported.
+    A command line is answered when it has ended or exceeded its time limit.
+    """
     for number, running in list(_running.items()):
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         has_ended = os.waitid(os.P_PID, running.pid, how) is not None

@@ -409,8 +409,9 @@ class OpenedTorch:
             yield options, command, partial(_export_quietly, self._exported, arguments)
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported with this data in the same way as the model, and the command
-        line that does it; empty if there is none."""
+        """Return the program exported with this data, and the command line that exports it.
+        It is exported in the same way as the model. The command line is empty if there is none.
+        """
         described = self._program.inputs() or TensorMetadata()
         arrays = [
             fit_input(name, feed, self._names[name], described, "cpu") for name in self._names

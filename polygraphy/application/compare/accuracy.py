@@ -385,8 +385,9 @@ def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
 def _take_all(
     comparison: _Comparison, steps: Generator[Step, None, None], *, fail_fast: bool
 ) -> tuple[bool, CheckFailedError | None]:
-    """Compare all iterations; return whether all were compared, and the error of a check in the
-    stream."""
+    """Compare all iterations; return whether all were compared, and the stream's error, or None.
+    The error is that of a check in the stream.
+    """
     try:
         while (step := next(steps, None)) is not None:
             go_on = comparison.take(step, fail_fast=fail_fast)

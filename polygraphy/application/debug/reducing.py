@@ -525,9 +525,10 @@ def _reduce_rest(parts: PartChecks, part: PartNodes, settings: _SearchSettings) 
 def _remaining_model(
     parts: PartChecks, part: PartNodes
 ) -> tuple[Any, Mapping[str, Any] | None] | None:
-    """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
-    nodes found; None if nothing can be searched. If the check compares with saved outputs,
-    dependent nodes are removed as well."""
+    """Return the rest of a model, and its inputs with recorded values; None to end the search.
+    The values are those of the nodes found, with 0 for what is not finite. If the check compares
+    with saved outputs, dependent nodes are removed as well.
+    """
     opened = parts.opened
     culprits = set(part.nodes)
     nodes = [node for node in range(len(opened.dependencies)) if node not in culprits]

@@ -233,8 +233,8 @@ def diagnose_once(case: Case, request: Request) -> Found:
 
 
 def _with_baseline(case: Case, request: Request) -> tuple[Case, Request]:
-    """Return the case with another party, if the model has nothing else to be compared with: the
-    baseline, or the arbiter if the baseline does not run the model.
+    """Return case and request, with another party if the model has nothing to be compared with.
+    That party is the baseline, or the arbiter if the baseline does not run the model.
     """
     baseline = request.baseline
     if baseline is None or request.has_oracle or len(case.parties) > 1:

@@ -185,8 +185,8 @@ class _RunnerState:
         return iteration_result
 
     def adapter_and_facts(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
-        """Return the function that fits data to the runner, or to the part that accepts them, and
-        the facts about its model.
+        """Return the function that fits data to the runner, and the facts about its model.
+        Of a runner with parts, it is the part that accepts the data.
         """
         choose = optional_method(self.runner, RunnerExtras.runner_of)
         runner = self.runner if choose is None else choose(feed)

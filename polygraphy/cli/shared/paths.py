@@ -72,8 +72,8 @@ def _files_of_options(
 
 
 def _options_with_values(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
-    """Yield a label, the group, the option and its value for each option that differs from its
-    default, including those of named runners.
+    """Yield label, group, option and value of each option that differs from its default.
+    Options of named runners are included.
     """
     yield from (("", *row) for row in values.non_default_options)
     for name, own_values in values.nested.items():

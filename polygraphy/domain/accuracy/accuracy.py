@@ -371,8 +371,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return [{name: average} for name, average in self._averages(position).items()]
 
     def stats(self, runner_pair: PairKey = None) -> tuple[int, int, int]:
-        """Return ``(matched, mismatched, total)`` iterations of a pair (default: the first), or
-        outputs if averages are judged. Pairs with equal names are added up.
+        """Return ``(matched, mismatched, total)`` iterations of a pair, or outputs with averages.
+        The default is the first pair. If averages are judged, outputs are counted. Pairs with
+        equal names are added up.
         """
         positions = self._positions(runner_pair)
         tallies = [tally for at, tally in enumerate(self.tallies()) if at in positions]
@@ -486,8 +487,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return AccuracyResults([self])._repr_html_()
 
     def deciding_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
-        """Yield pair, iteration, output and result for all results that decide: every one, or the
-        averages.
+        """Yield pair, iteration, output and result for all results that decide: each or averages.
         """
         for position, pair in enumerate(self.keys()):
             for iteration, answers in enumerate(self.deciding_results(position)):

@@ -152,8 +152,8 @@ def _lists(array: Array, shape: tuple[int, ...]) -> Array:
 def _entries_out_of_place(
     lists: Array, array: Array, tolerance: int
 ) -> tuple[Positions, Positions]:
-    """Return rows and columns, in order, of entries in `lists` that `array` lacks within
-    `tolerance` positions.
+    """Return rows and columns, in order, of entries in `lists` that are out of place in `array`.
+    They are out of place if `array` lacks them within `tolerance` positions.
 
     The arrays are compared as a whole first; then, for each nearby position, only the entries that
     were not found yet.

@@ -274,8 +274,9 @@ def is_informative(array: Any) -> bool:
 
 
 def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield an operator that may be missing after a tensor, and its result: an activation, or a
-    product, a quotient, a sum or a matrix product with a weight of the reference.
+    """Yield an operator that may be missing after a tensor, and its result.
+    The operator is an activation, or a product, a quotient, a sum or a matrix product with a weight
+    of the reference.
 
     Args:
         value: the tensor.

@@ -85,8 +85,8 @@ def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
 
 
 def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
-    """Return saved results whose NaN or infinity is replaced by finite values of the model, and a
-    note with the share replaced.
+    """Return saved results with finite values for NaN and infinity, and a note on the share.
+    The finite values are those of the model.
     """
     values, statements = dict(saved), []
     for name, output in outputs.items():

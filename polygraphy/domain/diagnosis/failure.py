@@ -48,8 +48,8 @@ class Failure:
 def find_failing_outputs(
     values: Mapping[str, Any], expected: Mapping[str, Any], plain: Mapping[str, Any]
 ) -> tuple[str, dict[str, float | None]] | None:
-    """Return a description of the failing outputs and, by output, a tolerance that detects the
-    failure but not rounding; None if no output fails.
+    """Return a description of the failing outputs, and a tolerance for each; None if none fails.
+    The tolerance detects the failure, but not rounding.
 
     Args:
         values: the computed values, by name.

@@ -45,8 +45,7 @@ class Spot:
 
     @property
     def key(self) -> tuple[int, int | str]:
-        """Return the node of the other export that has the constant, and its operand or
-        attribute."""
+        """Return the node of the other export with the constant, and its operand or attribute."""
         return self.twin, self.name if self.operand is None else self.operand
 
     @property

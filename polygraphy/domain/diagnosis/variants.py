@@ -658,8 +658,8 @@ def lacks_bias(side: Graph, node: Node) -> bool:
 
 
 def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[str, Fact]:
-    """Return a likely cause, and the change, for an incorrect output that no variant explains: a
-    constant difference along channels suggests a bias.
+    """Return a likely cause, and the change as a fact, for an output that no variant explains.
+    A constant difference along channels suggests a bias.
     """
     node = side.nodes[index]
     if any(True for _ in node.graphs):

@@ -211,9 +211,7 @@ def _dynamic_dims(graphs: list[Graph]) -> tuple[str, ...]:
 
 
 def _activation_peak(graph: Graph) -> tuple[int, str, int]:
-    """Return the peak size of live tensors, the node at the peak, and the number of tensors of
-    unknown size.
-    """
+    """Return the peak size of live tensors, the node there, and how many have an unknown size."""
     weights = {weight.name for weight in graph.all_weights}
     last_use = _last_uses(graph)
     sizes: dict[str, int | None] = {tensor.name: _size(tensor) for tensor in graph.inputs}

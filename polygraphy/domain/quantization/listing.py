@@ -142,8 +142,7 @@ def name_scales(
 
 
 def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
-    """Return, by scale or zero point of a graph, its role ("Scale" or "Zero point") and its
-    tensor."""
+    """Return, by scale or zero point, its role ("Scale" or "Zero point") and its tensor."""
     scale_users: dict[str, tuple[str, str]] = {}
     weights = {weight.name for weight in graph.all_weights}
     for node in graph.nodes:

@@ -294,8 +294,8 @@ def _with_shared_scale(
 
 
 def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
-    """Return the scheme of equal granularity with the smallest loss for a weight, and the
-    dequantized weight.
+    """Return the scheme with the smallest loss for a weight, and the dequantized weight.
+    The scheme has the same granularity.
     """
     is_symmetric = bool(np.all(scheme.zero_point == scheme.stored_type.middle))
     low, high = _extremes(exact, scheme)

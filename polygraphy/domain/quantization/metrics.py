@@ -105,8 +105,8 @@ class RmsRatio:
         return max(ratios, default=0.0)
 
     def _part_sizes(self, name: str, index: int, expected: Any) -> list[tuple[int, Any, float]]:
-        """Return number, mask and sum of squares of each part of an expected output, given the
-        index of the input; elements that are not finite count as 0.
+        """Return number, mask and sum of squares of each part of an expected output.
+        The index of the input is given. Elements that are not finite count as 0.
         """
         if (name, index) not in self._sizes:
             key = name, expected.shape

@@ -288,9 +288,10 @@ class SetSearch:
         return proven
 
     def _search_size(self, size: int) -> tuple[int | None, bool]:
-        """Return a set of `size` nodes that reaches the target, as an integer with a bit per node,
-        or None if none was found. Also return whether all sets of this size were tried without
-        success."""
+        """Return a set of `size` nodes that reaches the target, or None; and if all were tried.
+        The set is an integer with a bit per node. The second value is whether all sets of this size
+        were tried without success.
+        """
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         is_complete = is_all and size <= 2
@@ -383,8 +384,8 @@ class SetSearch:
 
     @cached_property
     def _powers_alone(self) -> list[tuple[int, int, int]]:
-        """Return, by group of nodes, the group, the power removed by excluding it alone, and the
-        nodes and sites that this affects."""
+        """Return each group of nodes, the power that excluding it removes, and the sites affected.
+        """
         every = self._power_in_units(0, 0)
         return [
             (group, every - self._power_in_units(group, 0), self._affected_sites(group))

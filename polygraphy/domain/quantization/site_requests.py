@@ -94,8 +94,9 @@ class SiteRequests:
     def _link_nodes(
         self, asking: Sequence[FloatNode], asks: Mapping[str, str], biases: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return, by tensor, the nodes that require it quantized, and those that require it as a
-        corrected bias, both as bits; note which nodes follow others."""
+        """Return, by tensor, nodes that require it quantized, and those that require it as a bias.
+        Both are bits; the bias is a corrected one. Note which nodes follow others.
+        """
         marked: dict[str, int] = {}
         biased: dict[str, int] = {}
         for number, node in enumerate(asking):

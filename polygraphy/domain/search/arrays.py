@@ -236,8 +236,8 @@ def nearest_array(
     matches: Callable[[Any], bool],
     tries: int,
 ) -> tuple[str, Any] | None:
-    """Return the name and elements of the one array that must change to give the expected result,
-    the simplest change first; None if there is none.
+    """Return name and elements of the one array to change for the expected result, or None.
+    The simplest change comes first. The result is None if no array gives it.
 
     Args:
         functions: by name of an array, the result for other elements of this array, or None.

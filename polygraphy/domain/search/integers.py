@@ -89,8 +89,9 @@ def solve_channels(
 
 
 def _changes_of_one_element(computed: Any, wanted: Any, factors: Factors) -> list[tuple[int, int]]:
-    """Return the positions of single elements of a channel whose change explains its difference,
-    with the change, the nearest ones first."""
+    """Return positions, with the change, of single elements that explain a channel's difference.
+    The nearest ones come first.
+    """
     rows, apart = factors.rows, (wanted.astype(np.float64) - computed) * factors.unit
     if not factors.is_exact:
         limits = np.iinfo(wanted.dtype)

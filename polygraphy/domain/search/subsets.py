@@ -78,8 +78,8 @@ def _split(items: list[int], parts: int) -> list[list[int]]:
 def bisect_batch(
     names: Sequence[str], compute: Callable[[Sequence[str]], Mapping[str, T] | None]
 ) -> tuple[dict[str, T], list[str]]:
-    """Return the results of the names that can be computed, in as few calls as possible, and the
-    names that cannot.
+    """Return the results of names that can be computed, and the names that cannot.
+    They are computed in as few calls as possible.
 
     If everything can be computed, that takes one call; each name that cannot be computed takes
     about twice the logarithm of their number more.

@@ -22,8 +22,7 @@ from polygraphy.domain.tensors.naming import list_some
 def match_outputs(
     first: Graph, graph: Graph, pairs: Sequence[StatePair]
 ) -> tuple[dict[str, str], list[StatePair]]:
-    """Return, by output of the first step, its name in later steps; and the states that only the
-    first step computes.
+    """Return the later name of each output of the first step, and the states that only it computes.
 
     Args:
         first: the model of the first step.

@@ -170,7 +170,7 @@ _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
 def _is_same_value(attribute_value: Any, value: Any) -> bool:
-    """Return whether an attribute has a value."""
+    """Return whether the value of an attribute equals another value."""
     attribute_value = (
         attribute_value.decode() if isinstance(attribute_value, bytes) else attribute_value
     )

@@ -386,9 +386,8 @@ class OpenModel(OpenGraph):
         )
 
     def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return the body of a node as a model with its input data: the taken branch of an ``If``,
-        or the first iteration of a ``Loop`` or ``Scan``. None for a node without a body, or with
-        an empty one.
+        """Return the body of a node as a model, and its input data; None without a (nonempty) body.
+        The body is the taken branch of an ``If``, or the first iteration of a ``Loop`` or ``Scan``.
 
         Args:
             index: the position of the node.

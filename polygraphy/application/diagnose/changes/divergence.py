@@ -456,8 +456,9 @@ class _DivergenceSearch:
         }
 
     def _load(self, values: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
-        """Return a function that computes all tensors from given ones, the names of its inputs, and
-        the given tensors it recomputes; None if it needs too much memory."""
+        """Return a function from given tensors to all, its inputs, and which given ones it repeats.
+        The result is None if the function needs too much memory.
+        """
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(values.items()))
         if key not in self._loaded:
             model, names = self._marked.isolate_nodes(values)

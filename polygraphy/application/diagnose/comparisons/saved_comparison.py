@@ -68,8 +68,9 @@ class SavedComparison:
 
     @property
     def marked_outputs(self) -> Values:
-        """Return the outputs that were computed together with the saved tensors, where the saved
-        outputs come from a run of the unmodified model."""
+        """Return the outputs that were computed together with the saved tensors; else none.
+        They exist where the saved outputs come from a run of the unmodified model.
+        """
         saved_marked = self.run.marked_outputs[self.number : self.number + 1]
         marked = saved_marked[0] if saved_marked else {}
         names = self.matched.renamed

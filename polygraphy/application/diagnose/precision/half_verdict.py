@@ -154,8 +154,7 @@ def _cast_culprits(
 def diagnose_precision_loss(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
 ) -> tuple[DiagnosisResult, Deviation, Tolerance]:
-    """Return the precision loss of a reference in half precision, the output error and its
-    tolerance.
+    """Return the precision loss of a reference in half precision, the output error, its tolerance.
 
     Args:
         case: the model that computes in half precision.

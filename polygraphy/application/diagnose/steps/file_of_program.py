@@ -427,8 +427,7 @@ class _FileComparison:
         return folds and all(is_statistic(spot, parameters) for spot in weights)
 
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
-        """Return facts about nodes that only one model has, the faulty ones, and the line of the
-        program.
+        """Return facts about nodes that only one model has, the faulty nodes, and the source line.
         """
         extra, missing = differences.extra, differences.missing
         facts, origin, nodes = [], "", [*extra, *differences.turned]

@@ -252,8 +252,9 @@ class _SavedTensors:
         )
 
     def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
-        """Return the tensors that no backend reproduces from saved values, with deviation and
-        computed value; None if no node can be run in isolation.
+        """Return, by name, deviation and computed value of tensors that no backend reproduces.
+        The tensors are computed from saved values. The result is None if no node can be run in
+        isolation.
         """
         case = self._case
         with case.record_step(titles.NODE_BY_NODE) as notes:

@@ -81,8 +81,9 @@ def _differing_rows(values: Values, saved: Values) -> frozenset[int]:
 def _explained_rows(
     case: Case, comparison: SavedComparison, node: Node, ties: list[Tie], rows: frozenset[int]
 ) -> tuple[frozenset[int], int]:
-    """Return the rows that match the saved rows with some thresholds moved, and the number of
-    runs."""
+    """Return the rows that moved thresholds explain, and the number of runs.
+    With some thresholds moved, these rows match the saved ones.
+    """
     part = Submodel(case.model.proto, comparison.feed)
     output = next(filter(None, node.outputs))
     open_rows, runs = rows, 0

@@ -106,9 +106,7 @@ def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
 
 @functools.lru_cache(maxsize=1024)
 def split_rank(valid: int, probability: float) -> tuple[int, float]:
-    """Return the rank below a quantile of `valid` elements, and its distance from there to the
-    next.
-    """
+    """Return the rank below a quantile of `valid` elements, and the fraction of a rank above it."""
     virtual = (valid - 1) * probability
     rank = min(math.floor(virtual), valid - 1)
     return rank, virtual - rank

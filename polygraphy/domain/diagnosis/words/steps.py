@@ -531,6 +531,6 @@ def error_of_all(error: object) -> str:
 
 @statement
 def more_than_rounding_of_element(name: str, where: Sequence[int]) -> str:
-    """Return the note that an element of an output differs by more than rounding changes it."""
+    """Return the note that an element of an output differs by more than rounding explains."""
     at = f" at {[*where]}" if where else ""
-    return f"{name!r}{at} differs by more than rounding changes it."
+    return f"{name!r}{at} differs by more than rounding explains."

@@ -8,7 +8,7 @@ from polygraphy.domain.tensors.naming import count_text, in_percent
 OTHER_SESSION = constant(
     "other_session",
     "Each node reproduces its saved outputs. The saved outputs of the model come from a run of the"
-    " unmodified model, which the backend that saved them computes differently.",
+    " unmodified model. The backend computed it differently from the model with marked tensors.",
 )
 
 

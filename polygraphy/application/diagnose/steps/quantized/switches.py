@@ -70,8 +70,9 @@ class Switches:
 def _load_switches(
     party: SuspectedParty, model: QuantizedModel, *, requantizes: bool
 ) -> tuple[str, Callable[[Feed], Values]]:
-    """Return the name of the switch input, and the loaded model with switches, in the form with
-    less computation if the backend supports it."""
+    """Return the name of the switch input, and the function of the loaded model with switches.
+    The model has the form with less computation if the backend supports it.
+    """
     # A backend that lowers precision chooses nodes by the graph, and nodes inside If hide their
     # neighbors.
     is_lazy = getattr(party, "lowers_to", None) is None

@@ -136,8 +136,8 @@ def _mixes_positions(plan: StatePlan) -> bool:
 
 
 def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
-    """Return the culprit, if any, from comparing all inputs at once with step by step (also with
-    padding), and a note.
+    """Return the culprit, if any, and a note, from all inputs at once compared with single steps.
+    The steps are also compared with padding.
 
     Returns:
         What is wrong, None for nothing; and what came of it in words.
