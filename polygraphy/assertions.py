@@ -409,8 +409,9 @@ def _run_and_compare(
     rtol: Tolerance,
     atol: Tolerance,
 ) -> tuple[Recorder, AccuracyResults, Sequence[Mapping[str, Any]]]:
-    """Return the record, the results and the data of a run that is compared, with a golden file if
-    there is one."""
+    """Return the record, the results and the data of a run that is compared.
+    There may be a golden file to compare it with.
+    """
     loader = data.loader()
     recorder = Recorder()
     with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):

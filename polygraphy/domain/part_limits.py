@@ -172,8 +172,9 @@ class Limits:
 def errors_of(
     value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
 ) -> tuple[Array, Array, Array]:
-    """Return, by element, the error as a multiple of its limit, the error itself, and whether only
-    one of both elements is finite."""
+    """Return, by element, error as a multiple of its limit, error, whether one value is finite.
+    The last is true where only one of both elements is finite.
+    """
     with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
         value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other_array)

@@ -274,8 +274,9 @@ def rounding_between_runs(
 def parts_beyond_limit(
     measured: Deviation, rounding: Rounding
 ) -> list[tuple[int, Rounding, float]]:
-    """Return the parts of an output that exceed their rounding limit: number, limit for that part
-    alone, and the error as a multiple of it."""
+    """Return number, limit and error in limits of the parts that exceed their rounding limit.
+    The limit is that of the part alone, and the error a multiple of it.
+    """
     if not rounding.parts or len(measured.excesses) != len(rounding.parts):
         return [(0, rounding, measured.excess)]
     return [

@@ -368,8 +368,10 @@ def _peak(array: Array) -> float:
 def _without_fills(
     value: Array, reference: Array, leaf: Layout, rtol: float
 ) -> tuple[Array | None, float]:
-    """Return the reference with NaN in place of fill values, and the largest fill value that may
-    have been computed; None if there are no relevant fill values."""
+    """Return the reference with NaN for fill values (or None), and the largest fill value.
+    That fill value may have been computed. The reference is None if there are no relevant fill
+    values.
+    """
     residual: Array | None = None
     computed = 0.0
     for _ in range(0 if leaf.is_pure and not leaf.fills else _MOST_FILLS):

@@ -270,8 +270,8 @@ def is_inf(obj: Any) -> bool:
 
 
 def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool]:
-    """Return the source text of the call that creates an object, and whether all arguments, and all
-    named ones, are None.
+    """Return a call's source text, whether all arguments are None, and whether all named are.
+    The call creates an object.
 
     Args:
         type_str: the type of the called object.

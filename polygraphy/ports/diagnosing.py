@@ -100,8 +100,9 @@ class NarrowModels(Protocol):
         """
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """Return the narrow type of an ``onnx.ModelProto``, and the names of its nodes in that
-        type; None if there are none."""
+        """Return a model's narrow type, and the names of its nodes in that type, or None.
+        The model is an ``onnx.ModelProto``. The result is None if there are none.
+        """
 
     def rounding_emulator(self, model: Any) -> Compute | None:
         """Return a function that computes a narrow ``onnx.ModelProto`` with rounding after every
@@ -358,8 +359,8 @@ class OpenedProgram(Protocol):
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported in the same way as the model, and the command line that does
-        it; empty if there is none.
+        """Return the program exported in the same way as the model, and the command line.
+        The command line is empty if there is none.
 
         Args:
             feed: the example, by the names of the model.

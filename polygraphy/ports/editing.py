@@ -166,8 +166,8 @@ class OpenModel(Protocol):
     def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[Any, dict[str, str]]:
-        """Return a model in which every node computes from given values only, not from the results
-        of other nodes; and, by tensor, the name of its output there.
+        """Return a model in which every node reads given values, and the names of its outputs.
+        The nodes do not read results of other nodes. The names are by tensor.
 
         Args:
             values: by tensor, an array of its type. Each becomes an input of the model in place of

@@ -515,8 +515,9 @@ class _Windows:
             self.counts.append(count)
 
     def taps(self, x: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield, for each element of the kernel, the elements of all windows there, a mask of those
-        in the image, and a mask of those in the image or its padding."""
+        """Yield elements of all windows, mask of those in the image, mask with its padding.
+        There is one item for each element of the kernel.
+        """
         for tap in np.ndindex(*self._kernel):
             where, inside, padded = [], np.ones((), bool), np.ones((), bool)
             for axis, size in enumerate(self._shape):

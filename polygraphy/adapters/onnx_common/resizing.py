@@ -180,8 +180,9 @@ def _cubic(distance: Array, a: float) -> Array:
 
 
 def _weights(mode: str, at: Array, scale: float, a: float) -> tuple[Array, Array]:
-    """Return the indices of the input elements of each output element, and their weights: two
-    arrays [taps, length]. If `scale` is below 1, the kernel is wider by that factor.
+    """Return the indices of input elements of each output element, and their weights.
+    Both arrays have the shape [taps, length]. If `scale` is below 1, the kernel is wider by that
+    factor.
     """
     reach = 2 if mode == "cubic" else 1
     if mode not in ("cubic", "linear"):

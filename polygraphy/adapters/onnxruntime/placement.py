@@ -156,8 +156,7 @@ def _reasons(log: str) -> dict[int, str]:
 
 
 def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
-    """Return the result of a call, and the text that the C++ library wrote to standard error during
-    it."""
+    """Return the result of a call, and what the C++ library wrote to standard error."""
     onnxrt.set_default_logger_severity(_INFO)
     try:
         dup = os.dup(2)

@@ -524,8 +524,8 @@ def _data(calibration: Any) -> Any:
 def _prepare_model(
     model: ModelProto, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> tuple[ModelProto, set[str]]:
-    """Return a copy with named nodes, initializers as weights, and an opset that supports
-    quantization, and the new names of the nodes to keep.
+    """Return a copy that can be quantized, and the new names of the nodes to keep.
+    The copy has named nodes, initializers as weights, and an opset that supports quantization.
 
     Raises:
         ModelError: it cannot be brought to an operator set without which there is no such type.

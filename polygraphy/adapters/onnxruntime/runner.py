@@ -357,8 +357,7 @@ def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
 
 
 def _value_of(array: Any) -> tuple[OrtValue, Any]:
-    """Return a value with the elements of an array, and the object that keeps their memory
-    alive."""
+    """Return a value with the elements of an array, and the object that owns their memory."""
     dtype = DataType.from_dtype(array.dtype)
     if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])

@@ -64,8 +64,7 @@ sys.exit(main())
 
 
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-    """Return the path of an interpreter, its environment variables, and the versions that it
-    has."""
+    """Return the path of an interpreter, its environment variables, and its versions."""
     variables = _import_variables(Path(folder))
     if not path:
         sections = function_for(sections_of, "packages")()

@@ -113,8 +113,9 @@ class WorstTensors:
 def compare_iteration(
     compare: Any, label: str, run0: Run, run1: Run, iteration: int
 ) -> tuple[dict[str, CompareResult], tuple[IterationResult, IterationResult], tuple[str, str]]:
-    """Return the results for one iteration of two runs, its outputs, and the files they were read
-    from."""
+    """Return results for one iteration of two runs, its outputs, and the files of both.
+    The outputs were read from these files.
+    """
     (name0, outputs0), (name1, outputs1) = run0, run1
     if outputs0 is None or outputs1 is None:
         results = _fail_early_end(name0, outputs0, name1, outputs1, iteration)

@@ -443,8 +443,8 @@ class _WeightSearch:
     def _try_single_weights(
         self,
     ) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], Node]]:
-        """Yield candidate values for one weight, the program weights they come from, and the node
-        that reads it.
+        """Yield candidate values for one weight, their program weights, and its reader.
+        The reader is the node that reads the weight.
         """
         for node, own_values in self._operations():
             for reference_name, expected in own_values.items():

@@ -155,8 +155,8 @@ def trace_repeatedly(
 def run_isolated_nodes(
     case: Case, model: OpenModel, party: SuspectedParty, trace: Trace
 ) -> Iterator[tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]]:
-    """Yield the results of nodes run in isolation on traced values, and a function that returns
-    their rounding noise, as many nodes at a time as memory allows.
+    """Yield results of nodes run in isolation, and a function for their rounding noise.
+    The nodes run on traced values, as many at a time as memory allows.
 
     Yields:
         By tensor what its node makes of them, and what computes what moving them by an ulp changes,

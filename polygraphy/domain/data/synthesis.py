@@ -301,8 +301,8 @@ class DataLoader:
     def _range(
         self, name: str, dtype: DataTypeEntry, ranges: PerOutput[ValRange]
     ) -> tuple[ValRange, bool]:
-        """Return the value range of an input (set, else from the model), and whether all values are
-        integers.
+        """Return the value range of an input, and whether all its values are integers.
+        The range is the one that was set, else that of the model.
         """
         value = value_for(ranges, name, None) if self.is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None

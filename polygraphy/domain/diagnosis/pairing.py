@@ -87,8 +87,8 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
 
 
 def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield kind, tensor and reference tensor of matching inputs and outputs, by name or else by
-    position.
+    """Yield kind, tensor and reference tensor of matching inputs and outputs.
+    They match by name, or else by position.
     """
     for kind, tensors, key in (
         ("input", model.inputs, reference.inputs),

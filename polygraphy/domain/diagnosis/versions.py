@@ -53,8 +53,8 @@ def wrong_span(
 def _border_versions(
     versions: Sequence[str], is_correct: Callable[[str], bool]
 ) -> tuple[str, str | None]:
-    """Return the last incorrect version and the first correct one (None if there is none), starting
-    from an incorrect version.
+    """Return the last incorrect version and the first correct one, or None.
+    The search starts from an incorrect version.
     """
     if len(versions) < 2:
         return versions[0], None

@@ -161,9 +161,7 @@ def statistics_of(model: Model) -> ModelStatistics:
 
 
 def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
-    """Return the multiply-accumulate operations of graphs, and the number of nodes for which
-    they are unknown, by operator.
-    """
+    """Return multiply-accumulate operations of graphs, and unknown nodes by operator."""
     total, unknown = 0, Counter[str]()
     known_values: dict[str, tuple[int, ...]] = {}
     for graph in graphs:

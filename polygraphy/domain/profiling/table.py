@@ -195,7 +195,10 @@ class ProfileTable:
         keys: dict[str, Any] = {
             "time": lambda row: row.time,
             "difference": lambda row: abs(row.difference),
-            "error": lambda row: (-1.0 if row.error is None else _size(row.error), row.time),
+            "error": lambda row: (
+                -1.0 if row.error is None else _error_sort_key(row.error),
+                row.time,
+            ),
         }
         return sorted(self.rows, key=keys[by], reverse=True)
 
@@ -209,11 +212,11 @@ def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
     names = [name for name in row.tensors if name in errors]
     if not names:
         return row
-    worst = max(names, key=lambda name: _size(errors[name]))
+    worst = max(names, key=lambda name: _error_sort_key(errors[name]))
     return evolve(row, error=errors[worst], tensor=worst)
 
 
-def _size(error: float) -> float:
+def _error_sort_key(error: float) -> float:
     """Return an error as a number to sort by: NaN is worse than any other."""
     return math.inf if math.isnan(error) else error
 

@@ -256,8 +256,9 @@ def _excess(scheme: Scheme, loss: SiteLoss) -> float:
 
 
 def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
-    """Return, as shares of the range, how far the data exceed it and how much of it is unused at
-    the other end."""
+    """Return how far data exceed a range, and how much is unused at its other end.
+    Both are shares of the range.
+    """
     low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     below, above = low - loss.spread[0], loss.spread[1] - high
     size = (high - low) or 1.0

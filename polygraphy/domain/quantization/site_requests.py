@@ -159,8 +159,9 @@ class SiteRequests:
     def _exclude(
         self, excluded: int, silent: int, remaining: int, new_nodes: int
     ) -> tuple[int, int]:
-        """Return the nodes that require nothing, and the sites that remain, after more nodes are
-        excluded: nodes that follow them may then require nothing as well."""
+        """Exclude more nodes; return the nodes that require nothing, and the sites that remain.
+        Nodes that follow them may then require nothing as well.
+        """
         for bit, copies in self._copies.items():
             if excluded & bit:
                 excluded, new_nodes = excluded | copies, new_nodes | copies

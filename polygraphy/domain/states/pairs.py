@@ -355,8 +355,8 @@ class _Makers:
 def _origins(
     graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
 ) -> list[tuple[int, StatePair, bool]]:
-    """Return the inputs that an output may continue, each with its distance and whether only
-    neighboring states suggest it.
+    """Return inputs that an output may continue, with distance and whether only neighbors say so.
+    The neighbors are neighboring states.
     """
     inputs = {tensor.name for tensor in graph.inputs}
     origins: dict[str, tuple[int, StatePair, bool]] = {}
@@ -504,7 +504,7 @@ def _through_recurrent(node: Node, at: int, step: _Step) -> _Operands:
 
 
 def _through_state_operator(node: Node, at: int, step: _Step) -> _Operands:
-    """Return the input that an operator with states replaces."""
+    """Return the input whose contents the operator replaces by this output; none if it has none."""
     return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
 
 

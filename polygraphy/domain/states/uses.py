@@ -43,8 +43,8 @@ class Uses:
         self.outer = graph
 
     def final_uses(self, name: str, depth: int = 0) -> Iterator[tuple[Node, int, str]]:
-        """Yield the nodes that use a tensor, past nodes that only move or shift it, with input
-        position and name.
+        """Yield the nodes that use a tensor, with input position and name.
+        Nodes that only move or shift the tensor are passed.
         """
         for node, at in self.readers.get(name, ()):
             yield node, at, name

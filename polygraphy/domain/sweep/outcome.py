@@ -196,8 +196,8 @@ def mark_known_failures(
     today: str,
     names: Sequence[str] | None = None,
 ) -> tuple[list[Row], list[str]]:
-    """Return rows with the reasons of known failures, and sentences on those that are expired, pass
-    now, or match no cell.
+    """Return rows with reasons of known failures, and sentences on outdated ones.
+    Those are expired, pass now, or match no cell.
 
     Args:
         rows: the cells of this sweep.

@@ -336,8 +336,7 @@ def _decode_leaf(fields: dict[str, Any]) -> Any:
 
 
 def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], Any]:
-    """Return the arrays of one iteration by their names in a file, and a description of all other
-    data.
+    """Return the arrays of one iteration by their names in a file, and the other data as JSON.
 
     Raises:
         ContentError: it is not one iteration, or not one of arrays.

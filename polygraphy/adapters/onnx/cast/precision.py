@@ -526,8 +526,8 @@ def cast_copy(
     casts_io: bool = False,
     is_trial: bool = False,
 ) -> tuple[ModelProto, dict[str, Forms]]:
-    """Return a cast copy of a model that shares its weights, and which operands and results are
-    narrow.
+    """Return a cast copy of a model, and which operands and results are narrow, by node.
+    The copy shares the model's weights.
     """
     with translate_model_faults(model):
         check_castable(model, dtype, selection)

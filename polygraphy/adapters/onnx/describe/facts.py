@@ -77,8 +77,9 @@ _TYPE_OF_INPUT = {"CastLike": 1, "DequantizeLinear": 1}
 def compute_dtypes(
     model: ModelProto, lowered: ComputePrecision | None = None
 ) -> tuple[dict[str, str], ComputePrecision | None]:
-    """Return, by output, the least precise data type in its computation, and the precision of
-    operators on float32 tensors that the model has. Outputs with unknown types are missing.
+    """Return, by output, the least precise data type, and the model's own operator precision.
+    The data type is the least precise one in the output's computation. The precision is that of
+    operators on float32 tensors. Outputs with unknown types are missing.
 
     Args:
         model: the model.

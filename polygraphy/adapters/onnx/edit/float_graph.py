@@ -137,8 +137,9 @@ class MissingPair(NamedTuple):
 def restore_activations(
     model: ModelProto, reference: FloatGraph, *, is_static: bool
 ) -> tuple[dict[str, str], list[MissingPair]]:
-    """Restore the Relu and Clip nodes that integer ranges replace; return the outputs by which
-    unnamed ones are called, by their input, and the pairs that are missing.
+    """Restore Relu and Clip nodes; return new tensor names, and the pairs that are missing.
+    Integer ranges replace these nodes. The names are the outputs by which unnamed nodes are called,
+    by their input.
 
     Args:
         model: the quantized model; it is changed.

@@ -395,8 +395,8 @@ class QuantizedModel:
         *,
         folds: bool = True,
     ) -> Iterator[tuple[str, str, str]]:
-        """Rename the results of a site, and add nodes and `weights` in floating point; yield the
-        new name, the floating-point tensor and the old name.
+        """Rename a site's results; yield new name, floating-point tensor and old name of each.
+        It also adds nodes and `weights` in floating point.
         """
         site = self.sites[pair.number]
         renamed = set(pair.outputs)

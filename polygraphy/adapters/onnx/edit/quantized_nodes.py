@@ -322,8 +322,8 @@ def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
 def weights_between(
     graph: GraphProto, pairs: Sequence[SitePair], sites: Sequence[Site]
 ) -> dict[int, tuple[int, list[int]]]:
-    """Return, for each weight that may be quantized again, the site before its node and those
-    after.
+    """Return, by weight, the site before its node and those after.
+    These weights may be quantized again.
 
     Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
     QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
@@ -473,8 +473,8 @@ class SiteForms:
     def _nodes_to_keep(
         self, names: Mapping[str, str], copies: Mapping[str, str]
     ) -> tuple[list[int], set[str]]:
-        """Return the indices of the nodes that outputs depend on, in order, and the names of the
-        tensors that they read.
+        """Return the indices of nodes that outputs depend on, and the tensors that they read.
+        The indices are in order.
 
         Args:
             names: other names of tensors.

@@ -468,8 +468,7 @@ class GraphWalk:
     def _inline_branch(
         self, node: NodeProto, scopes: Sequence[GraphTypes], chosen: str
     ) -> list[tuple[int, NodeProto, list[GraphTypes]]]:
-        """Append the nodes of a branch to the graph, and return their positions, with the types of
-        their subgraphs.
+        """Append a branch's nodes to the graph; return their positions and their subgraphs' types.
         """
         graph = self._graph
         self._taken = self._taken or names_in_use(graph)

@@ -350,8 +350,8 @@ class OpenModel(OpenGraph):
     def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[ModelProto, dict[str, str]]:
-        """Return a model in which every node reads given values, and the new names of the outputs
-        of its nodes.
+        """Return a model in which every node reads given values, and the new names of results.
+        The names are those of the outputs of its nodes.
         """
         read = {name for names in self.reads for name in names}
         model = assemble(

@@ -298,9 +298,7 @@ class NodeTrials:
         return None
 
     def _inputs(self, graph: GraphProto, names: Mapping[str, None]) -> Iterator[tuple[str, Any]]:
-        """Add the inputs of nodes to a graph, as inputs or as weights; yield names and values to
-        feed.
-        """
+        """Add inputs or weights of nodes to a graph; yield names and values to feed."""
         for name in names:
             tensor = self._weights.get(name)
             if tensor is not None and not self._is_fed(tensor):

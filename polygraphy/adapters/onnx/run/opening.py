@@ -471,8 +471,8 @@ class Recomputer:
     def _nodes_from_known(
         self, name: str, runs: Sequence[Feed]
     ) -> tuple[list[int], set[str]] | None:
-        """Return the indices of the nodes that compute a tensor from tensors with values in all
-        runs, and the names of these tensors; None if there are none.
+        """Return the nodes that compute a tensor from known ones, and the names of these, or None.
+        The known tensors have values in all runs. The result is None if there are none.
         """
         nodes: set[int] = set()
         known_names: set[str] = set()

@@ -122,8 +122,9 @@ def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
 
 @contextmanager
 def _open_parser(model: Any) -> Iterator[tuple[Any, bytes, str]]:
-    """Yield a new parser, the bytes of a model without its large weights, and the path to which
-    those are relative."""
+    """Yield a new parser, a model's bytes without large weights, and the path of these.
+    The large weights are relative to that path.
+    """
     network = _builder().create_network(_network_flags())
     with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
         path = Path(folder, "model.onnx")

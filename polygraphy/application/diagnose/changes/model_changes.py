@@ -240,8 +240,7 @@ class _GroupSearch:
         return None
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
-        """Return the culprits of an unexplained group, and whether it is unknown which of its nodes
-        is at fault."""
+        """Return culprits of an unexplained group, and whether its faulty node is unknown."""
         is_certain = all(
             _has_same_operator(self.case, self.reference, divergence) for divergence in group.places
         )

@@ -78,8 +78,8 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
 def compare_lowering(
     case: Case, party: LoweringParty, request: Request
 ) -> tuple[Case, LoweredBackend] | StepOutcome:
-    """Return the case on its data, and the comparison of a backend in half precision with float32;
-    or the outcome if there is nothing to compare.
+    """Return the case on its data, and a backend's half precision beside float32.
+    The result is the outcome if there is nothing to compare.
 
     Returns:
         The comparison; a result if half precision works, and a skip if the backend is also wrong

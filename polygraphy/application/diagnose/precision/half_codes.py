@@ -61,8 +61,8 @@ def find_half_steps(
 def _compare_codes(
     codes: CodeTensors, dtype: DataTypeEntry, feeds: Sequence[Feed], load: LoadHalf
 ) -> tuple[list[StepDifference], bool]:
-    """Return the largest difference of each tensor of codes, and whether outputs that are computed
-    from equal codes are within the tolerance.
+    """Return the largest difference of each tensor of codes, and whether outputs match.
+    They match if those that are computed from equal codes are within the tolerance.
     """
     worst: dict[str, StepDifference] = {}
     exact = open_half(codes.with_codes(), dtype).model.load(plain=True)

@@ -279,8 +279,8 @@ def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
 
 
 def widen_models(model: Any, reference: Any, *, keeps_range: bool = True) -> tuple[Any, Any] | None:
-    """Return two models in float32, with weights rounded alike, if one of them computes in half
-    precision; else None.
+    """Return two models in float32, with weights rounded alike; None if neither needs it.
+    One of them computes in half precision.
 
     Args:
         model: an ``onnx.ModelProto``.

@@ -235,8 +235,10 @@ def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[
 def _find_places(
     case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
 ) -> tuple[list[WrongNodes], list[tuple[WrongNodes, Vote]], list[WrongNodes]]:
-    """Return the nodes that a backend computes differently than the arbiter, the votes of a third
-    backend on them, and the nodes whose codes are at most one quantization step apart."""
+    """Return the nodes that a backend computes differently, votes on them, and one-step nodes.
+    It computes them differently than the arbiter. The votes are those of a third backend. The codes
+    of the last nodes are at most one quantization step apart.
+    """
     is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
     with case.record_step(titles.marked_tensors(party.name)) as notes:
         try:
@@ -278,8 +280,7 @@ def _find_places(
 
 
 def _without_steps(findings: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
-    """Return the nodes with larger differences, and those whose codes are one quantization step
-    apart."""
+    """Return the nodes with larger differences, and those that are one quantization step off."""
     larger = [finding for finding in findings if not finding.is_step]
     return larger, [finding for finding in findings if finding.is_step]
 

@@ -75,7 +75,7 @@ class _Models:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Return the differences if each may be a fault.
+        """Return the differences if each may be a fault, else none.
         The result is empty if any is of another kind, or there are too many."""
         differing = suspects(self.pairing)
         is_few = len(differing) <= FEW_DIFFERENCES

@@ -494,9 +494,10 @@ class _SavedTensors:
     def _search_change(
         self, name: str, region: Sequence[int], side: Graph, trace: Trace, output: Any
     ) -> tuple[Variant | None, Variant | None]:
-        """Return the variant of a changed node that explains a saved tensor, or else its solved
-        weight. A weight that would also fit noise proves nothing, so that all other explanations
-        within the rounding of the tensor come first."""
+        """Return the changed node's variant that explains a saved tensor, else its solved weight.
+        A weight that would also fit noise proves nothing, so that all other explanations within the
+        rounding of the tensor come first.
+        """
         index, goal, fallback = region[-1], trace.values[name], None
         for share in self._shares(output, goal):
             search = self._search_in(name, region, side, trace, share)

@@ -233,8 +233,7 @@ def _runners_of_first_model(
 def _load_steps(
     onnx: OnnxModel, name: Source, *, is_shared: bool = False, path: Source = _PATH
 ) -> tuple[list[Step], RunnerModel]:
-    """Return the statement that loads a model, if one is needed, and the model that backends
-    run."""
+    """Return the statement that loads a model, if needed, and the model for the backends."""
     if onnx.is_as_saved:
         return [], RunnerModel(path, is_path=True)
     loader = onnx.of(path) if is_shared else onnx.loader(path)
@@ -649,9 +648,7 @@ def _profile_calls(values: Values, *, compares: bool) -> list[Call]:
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:
-    """Return the statements that change results before the comparison, and the call that compares
-    them.
-    """
+    """Return statements that change results, and the call that compares them."""
     options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
     functions = functions_of(values)
     check_average(values, functions)

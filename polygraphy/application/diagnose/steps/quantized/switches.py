@@ -96,8 +96,8 @@ def expect_powers(
     *,
     is_in_seconds: bool,
 ) -> tuple[PowerSum, MeasuredPowers, int]:
-    """Return the predicted losses of sets of sites, the measurements, and the number of inputs
-    used, which is smaller if the limit is low.
+    """Return the predicted losses of sets of sites, the measurements, and the number of inputs.
+    Fewer inputs are used if the limit is low.
 
     Args:
         switches: the model with switches.
