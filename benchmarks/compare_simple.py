@@ -90,7 +90,7 @@ def spoil(kind: str, a: Array, b: Array) -> None:
         a[np.random.default_rng(1).random(a.size, dtype=np.float32) < 0.3] = np.nan
 
 
-# -- Lower limits: the same work in plain NumPy ------------------------------------------------
+# The next functions do the same work in plain NumPy. Their times are lower limits.
 
 
 def fuse_statistics(a: Array, b: Array) -> float:
@@ -153,7 +153,7 @@ def dots(a: Array, b: Array) -> float:
     return float(a.dot(a) + b.dot(b) + a.dot(b))
 
 
-# -- Measurements -----------------------------------------------------------------------------
+# The next functions measure the times.
 
 
 def verdict(a: Array, b: Array, tolerance: float, threads: int) -> None:

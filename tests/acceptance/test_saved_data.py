@@ -38,7 +38,7 @@ def critical(done: Any) -> str:
     return str(line)
 
 
-# inspect data
+# Tests of `inspect data` follow.
 
 
 @pytest.mark.cold
@@ -154,7 +154,7 @@ def test_files_that_cannot_be_shown(polygraphy: Run, content: str | None, messag
     assert message in critical(done) and "broken.json" in critical(done)
 
 
-# inspect diff
+# Tests of `inspect diff` follow.
 
 
 @pytest.mark.parametrize(("rtol", "code"), [(0.5, 1), (1.0, 0)])
@@ -229,7 +229,7 @@ def test_what_cannot_be_compared(polygraphy: Run) -> None:
         assert message in critical(done)
 
 
-# check accuracy
+# Tests of `check accuracy` follow.
 
 
 def test_without_options_the_saved_verdicts_count(polygraphy: Run) -> None:
@@ -315,7 +315,7 @@ def test_nothing_is_no_pass(polygraphy: Run) -> None:
     assert "contains no verdicts" in critical(done)
 
 
-# data
+# Tests of `data` follow.
 
 
 def test_concat_of_inputs(polygraphy: Run) -> None:
@@ -413,7 +413,7 @@ def test_convert_to_a_folder_and_back(polygraphy: Run) -> None:
     assert bool(AccuracyResults.load("c.json"))
 
 
-# doctor
+# Tests of `doctor` follow.
 
 
 def test_doctor_names_versions_providers_and_variables(polygraphy: Run) -> None:
@@ -436,7 +436,7 @@ def test_doctor_names_versions_providers_and_variables(polygraphy: Run) -> None:
     assert re.search(r"POLYGRAPHY_USE_TENSORRT_RTX +\| not set", done.out)
 
 
-# Native files
+# Tests of files in the formats of other libraries follow.
 
 
 def test_native_files_take_part_everywhere(identity_dir: Path, polygraphy: Run) -> None:

@@ -192,7 +192,7 @@ def test_nan_and_infinity_do_not_spoil_a_range() -> None:
         assert -10 < low < high < 10
 
 
-# Float8, and nodes that keep their type
+# Tests of float8, and of nodes that keep their type, follow.
 
 
 def _unfused(model: onnx.ModelProto, feed: dict[str, Any]) -> np.ndarray[Any, Any]:

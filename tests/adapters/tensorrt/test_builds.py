@@ -59,7 +59,7 @@ from tests.support.rtx import dtypes, output_names
 pytestmark = pytest.mark.usefixtures("rtx")
 
 
-# Profiles
+# Tests of optimization profiles follow.
 
 
 def test_ctrl_c_while_tensorrt_logs_ends_the_build(
@@ -121,7 +121,7 @@ def test_a_configuration_does_not_change_the_profiles_that_it_is_given(mlp_path:
     assert empty == {}
 
 
-# Configurations
+# Tests of builder configurations follow.
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_compute_capabilities_of_rtx(rtx: Any, mlp_path: str) -> None:
         create_config_rtx(builder, network, compute_capabilities=[(1, 0)])
 
 
-# Precisions
+# Tests of precisions follow.
 
 
 @pytest.mark.parametrize(("setting", "trt_name"), [("fp16", "HALF"), ("bf16", "BF16")])
@@ -428,7 +428,7 @@ def test_int8_quantizes_the_model(mlp_path: str) -> None:
         built(NetworkFromOnnxPath(mlp_path), int8=True)
 
 
-# GPUs
+# Tests on several GPUs follow.
 
 
 def test_a_build_is_made_on_the_gpu_that_was_chosen(mlp_path: str) -> None:
@@ -460,7 +460,7 @@ def test_a_build_is_made_on_the_gpu_that_was_chosen(mlp_path: str) -> None:
         EngineBytesFromNetwork(network_from_onnx_path(mlp_path), device=1)
 
 
-# Plans and files
+# Tests of plans and their files follow.
 
 
 def test_a_build_that_fails_says_why(rtx: Any, mlp_path: str) -> None:
