@@ -531,8 +531,7 @@ def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
 
 
 def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tuple[Array, Array]:
-    """Return each position's pixel index, which may be outside of the image, and whether it exists.
-    """
+    """Return each position's pixel index, maybe outside of the image, and whether it exists."""
     if not np.isfinite(at).all():
         raise NotImplementedError("coordinates that are NaN")
     if padding == "reflection":

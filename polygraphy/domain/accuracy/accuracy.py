@@ -487,8 +487,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return AccuracyResults([self])._repr_html_()
 
     def deciding_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
-        """Yield pair, iteration, output and result for all results that decide: each or averages.
-        """
+        """Yield pair, iteration, output and result of all results (or averages) that decide."""
         for position, pair in enumerate(self.keys()):
             for iteration, answers in enumerate(self.deciding_results(position)):
                 for name, answer in answers.items():

@@ -407,8 +407,7 @@ class OutputCompareResult(CompareResult):
         return mismatches is not None and mismatches.count == 0
 
     def required_tolerances(self, statistic: str) -> tuple[float | None, float | None]:
-        """Return an absolute and a relative tolerance, of which either makes this statistic pass.
-        """
+        """Return absolute and relative tolerance: either makes this statistic pass."""
         name = "max" if statistic == "elemwise" else statistic
         return self._metric(f"{name}_absdiff"), self._metric(f"{name}_reldiff")
 

@@ -384,8 +384,7 @@ class SetSearch:
 
     @cached_property
     def _powers_alone(self) -> list[tuple[int, int, int]]:
-        """Return each group of nodes, the power that excluding it removes, and the sites affected.
-        """
+        """Return each group of nodes, the power that excluding it removes, and its sites."""
         every = self._power_in_units(0, 0)
         return [
             (group, every - self._power_in_units(group, 0), self._affected_sites(group))

@@ -56,8 +56,7 @@ class StepFacts:
     hidden: Any = field(default=None, eq=False)
 
     def positions_of(self, name: str, value: Any) -> tuple[int | None, int]:
-        """Return the axis of positions of an output, or None, and the position of its first entry.
-        """
+        """Return an output's axis of positions, or None, and the position of its first entry."""
         pair = next((pair for pair in self.pairs if pair.output == name), None)
         if pair is None:
             if value.ndim <= self.axis:

@@ -468,8 +468,7 @@ class GraphWalk:
     def _inline_branch(
         self, node: NodeProto, scopes: Sequence[GraphTypes], chosen: str
     ) -> list[tuple[int, NodeProto, list[GraphTypes]]]:
-        """Append a branch's nodes to the graph; return their positions and their subgraphs' types.
-        """
+        """Append a branch's nodes to the graph; return their positions and subgraphs' types."""
         graph = self._graph
         self._taken = self._taken or names_in_use(graph)
         self._called = self._called or {node.name for node in graph.node}

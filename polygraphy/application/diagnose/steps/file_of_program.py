@@ -427,8 +427,7 @@ class _FileComparison:
         return folds and all(is_statistic(spot, parameters) for spot in weights)
 
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
-        """Return facts about nodes that only one model has, the faulty nodes, and the source line.
-        """
+        """Return facts about nodes of only one model, the faulty ones, and the source line."""
         extra, missing = differences.extra, differences.missing
         facts, origin, nodes = [], "", [*extra, *differences.turned]
         finished_operations = [self._operation(position) for position in missing]
