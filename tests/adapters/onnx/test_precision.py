@@ -173,6 +173,15 @@ def test_a_loop_that_does_not_accept_bfloat16_stays_in_float32() -> None:
     assert body.input[2].type.tensor_type.elem_type == TensorProto.FLOAT
 
 
+def test_a_constant_that_does_not_accept_bfloat16_stays_in_float32() -> None:
+    text = """m (float[4,4] x) => (float[4,4] y) {
+    a = Neg(x)  size = Shape(a)  s = ConstantOfShape<value = float[1] {2.0}>(size)  y = Mul(a, s) }"""
+    made = convert_to_bf16(parsed(text))
+    onnx.checker.check_model(made, full_check=True)
+    constant = next(node for node in made.graph.node if node.op_type == "ConstantOfShape")
+    assert constant.attribute[0].t.data_type == TensorProto.FLOAT
+
+
 FUNCTION = """<domain: "local", opset_import: ["": 17]>
 scaled (v) => (r) { k = Constant<value_float=2.0>()  r = Mul(v, k) }"""
 

@@ -400,7 +400,7 @@ class Scope:
             for position, narrow in enumerate(takes):
                 if narrow is not None:
                     self._set_operand(node, position, narrow)
-            if forms is not None and self._makes_wide(node):
+            if forms is not None and self._makes_wide(node) and gives[0]:
                 version = self._versions.get("", 1)
                 set_output_type(node, self._settings.elem_type, version, self._settings.convert)
             self._made.append(node)
