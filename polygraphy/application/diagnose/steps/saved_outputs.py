@@ -135,7 +135,7 @@ def settle_differences(
     tied = find_ties(graph, computed, trace.all_values)
     settled = {name: pair for name, pair in differing.items() if name not in tied}
     # No node computes an output from saved tensors if constants alone determine it.
-    fed = nodes_after_inputs(graph, comparison.feed)
+    fed = nodes_after_inputs(graph, comparison.feed.keys() | trace.values.keys())
     for name, deviation in comparison.compared.sets[comparison.number].items():
         if name in outputs and graph.producers.get(name, -1) not in {*fed, -1}:
             settled[name] = deviation, outputs[name]
