@@ -157,6 +157,10 @@ class UnsupportedOperatorError(BackendError):
     """An operator that a backend does not implement."""
 
 
+class UnsupportedModelError(BackendError):
+    """A model that a backend does not support by design; `hint` says which one it supports."""
+
+
 class UnavailableError(BackendError):
     """A backend that cannot run on this machine: its package, or the hardware it needs, is
     missing.

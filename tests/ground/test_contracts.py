@@ -165,6 +165,8 @@ FLOATS_BY_KIND = {
     "adapters/onnx_common/quantization.py": "what NumPy itself casts to bfloat16",
     "adapters/tensorflow/reading.py": "a letter of TensorFlow's",
     "domain/arithmetic/passes/blocks.py": "the types of ml_dtypes are known by their names before",
+    "domain/diagnosis/solving/ties.py": "asks for integers",
+    "domain/search/code_numbers.py": "asks for integers",
     "domain/arithmetic/similarity.py": "is handed numbers that were widened",
     "domain/data/loading.py": "NumPy's own types, which overflow to infinity",
     "domain/results/postprocess.py": "others are widened",

@@ -30,6 +30,7 @@ from polygraphy.domain.errors import (
     InputError,
     PolygraphyException,
     UnavailableError,
+    UnsupportedModelError,
     UnsupportedOperatorError,
 )
 from polygraphy.domain.search.subsets import Outcome, ddmin
@@ -99,7 +100,7 @@ def diagnose_refusals(
             message = str(error).removesuffix(error.hint).rstrip()
             refused_nodes = find_refused_nodes(case, careful, tensors, message, other_feeds)
             if refused_nodes is not None:
-                refused_nodes = _blame_names(_with_advice(refused_nodes, error.hint))
+                refused_nodes = _blame_names(_with_advice(refused_nodes, error))
                 culprits.append(refused_nodes)
                 result.append(
                     steps.count_of_refusals(len(refused_nodes.nodes), len(case.model.nodes))
@@ -112,11 +113,11 @@ def diagnose_refusals(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
-def _with_advice(culprit: Culprit, hint: str) -> Culprit:
-    """Return a culprit with the backend's own advice as its remedy, unless it has a command."""
-    if culprit.remedy.command or not hint:
+def _with_advice(culprit: Culprit, error: PolygraphyException) -> Culprit:
+    """Return a culprit whose remedy is what the backend supports instead, if the error says it."""
+    if culprit.remedy.command or not isinstance(error, UnsupportedModelError):
         return culprit
-    return evolve(culprit, remedy=Remedy(note=hint.strip()))
+    return evolve(culprit, remedy=Remedy(note=error.hint.strip()))
 
 
 def _blame_names(culprit: Culprit) -> Culprit:

@@ -27,6 +27,7 @@ from polygraphy.domain.errors import (
     InconclusiveError,
     MissingDependencyError,
     UnavailableError,
+    UnsupportedModelError,
 )
 from polygraphy.domain.ports import command_line
 from polygraphy.ports.reporting import Findings
@@ -99,7 +100,9 @@ class Refusing(OnnxParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         proto = onnx.load(model) if isinstance(model, str) else model
         if any(node.op_type == "Softplus" for node in proto.graph.node):
-            raise BackendError("No way:\n    node 1", backend=self.name, hint="\nExport a Relu.")
+            raise UnsupportedModelError(
+                "No:\n    node 1", backend=self.name, hint="\nExport a Relu."
+            )
         return super().load(model, plain=plain, without=without)
 
 
@@ -110,7 +113,7 @@ def test_the_advice_of_a_backend_is_the_remedy(tmp_path: Path) -> None:
         assert not diagnose(path, [Refusing(), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["remedy"]["note"]) == (["softplus"], "Export a Relu.")
-    assert "strict rejects the model: No way: node 1" in culprit["evidence"]
+    assert "strict rejects the model: No: node 1" in culprit["evidence"]
 
 
 @pytest.mark.parametrize(

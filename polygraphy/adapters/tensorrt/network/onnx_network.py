@@ -37,6 +37,7 @@ from polygraphy.domain.errors import (
     FileError,
     ModelError,
     PolygraphyException,
+    UnsupportedModelError,
     UsageError,
 )
 from polygraphy.last_words import last_words
@@ -174,7 +175,9 @@ def parsing_error(
     extra_names = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + extra_names)
     failed = f"TensorRT could not parse {source}:{text}"
-    return BackendError(failed, backend="tensorrt", hint=_error_hint(errors, text))
+    if "QuantizeLinear" in text or "DequantizeLinear" in text:
+        return UnsupportedModelError(failed, backend="tensorrt", hint=_QUANTIZE_AGAIN)
+    return BackendError(failed, backend="tensorrt", hint=_error_hint(errors))
 
 
 _QUANTIZE_AGAIN = (
@@ -198,21 +201,14 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
     return f" ({inputs})" if inputs else ""
 
 
-def _error_hint(errors: Sequence[Any], text: str) -> str:
-    """Return advice about errors, on a separate line; empty if there is none.
-
-    Args:
-        errors: the parser's errors.
-        text: their description, with the nodes and their inputs.
-    """
+def _error_hint(errors: Sequence[Any]) -> str:
+    """Return advice about errors, on a separate line; empty if there is none."""
     texts = [str(error.desc()) for error in errors]
     if any(_DLA in text for text in texts):
         return (
             "\nWith report_capability_dla, TensorRT rejects every node that DLA cannot run: on"
             " a machine without DLA, all nodes."
         )
-    if "QuantizeLinear" in text or "DequantizeLinear" in text:
-        return _QUANTIZE_AGAIN
     codes = [_code(error) for error in errors]
     if any(code.startswith("UNSUPPORTED") for code in codes) or any(
         "Plugin not found" in text for text in texts

@@ -154,7 +154,7 @@ def cannot_run_parts(error: object) -> str:
 @statement
 def cannot_return_tensors(error: object) -> str:
     """Return the sentence that a backend cannot return all tensors."""
-    return f"Cannot return all tensors: {error}"
+    return f"Cannot return all tensors: {join_lines(error)}"
 
 
 @statement
