@@ -304,10 +304,15 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
         reference_attributes = {
             attribute.name: attribute for attribute in reference_node.attributes
         }
+        bodies: dict[str, Suspect] = {}  # A weight that several bodies read is one suspect.
         for name in sorted(own_attributes.keys() | reference_attributes.keys()):
             attribute, two = own_attributes.get(name), reference_attributes.get(name)
             if attribute is not None and two is not None and attribute.kind == two.kind == "graph":
-                yield from _bodies(pairing, (index, other_node), attribute, two)
+                for suspect in _bodies(pairing, (index, other_node), attribute, two):
+                    known = bodies.setdefault(str(suspect.change), suspect)
+                    if known is not suspect:
+                        inner = tuple(dict.fromkeys((*known.inner, *suspect.inner)))
+                        bodies[str(suspect.change)] = evolve(known, inner=inner)
                 continue
             texts = [
                 None if attribute is None or attribute.is_default else attribute_text(attribute)
@@ -325,6 +330,7 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
                 twins=((index, other_node),),
                 attribute=name,
             )
+        yield from bodies.values()
 
 
 def _bodies(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper, parser
+from onnx import compose, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
@@ -41,6 +41,23 @@ def gated(kind: str, factor: float = 1.0) -> onnx.ModelProto:
     return model
 
 
+def in_branches(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model, computed in both branches of an If."""
+    graph, branches = model.graph, {}
+    for name in ("then_branch", "else_branch"):
+        body = compose.add_prefix_graph(
+            graph, f"{name}_", rename_inputs=False, rename_initializers=False
+        )
+        del body.input[:], body.initializer[:]
+        branches[name] = body
+    outputs = [value.name for value in graph.output]
+    del graph.node[:]
+    graph.node.add(op_type="Size", input=["x"], output=["size"], name="size")
+    graph.node.append(helper.make_node("Cast", ["size"], ["has_data"], "has_data", to=9))
+    graph.node.append(helper.make_node("If", ["has_data"], outputs, "choice", **branches))
+    return model
+
+
 @pytest.mark.parametrize(
     ("kind", "factor"), [("float16", 1.0), ("float16", 1.01), ("bfloat16", 1.0), ("bfloat16", 1.05)]
 )
@@ -54,3 +71,19 @@ def test_rounding_of_states_does_not_excuse_a_scaled_gate(kind: str, factor: flo
         [culprit] = kept.culprits
         assert (culprit["nodes"], culprit["cause"]) == (["all"], "weight")
         assert "Copy 'r' from the reference." in culprit["remedy"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"), [("float16", 1.0), ("float16", 1.2), ("bfloat16", 1.0), ("bfloat16", 1.05)]
+)
+def test_a_scaled_gate_both_branches_is_one_culprit(kind: str, factor: float) -> None:
+    model, kept = in_branches(gated(kind, factor)), Kept()
+    with bind(Findings, kept):
+        loader = StepLoader(model, steps=6)
+        reference = in_branches(gated("float"))
+        is_same = diagnose(model, [OnnxrtParty()], loader, reference=reference)
+    assert is_same == (factor == 1.0)
+    if factor != 1.0:
+        [culprit] = kept.culprits
+        nodes = {"then_branch_all", "else_branch_all"}
+        assert ({*culprit["nodes"]}, culprit["cause"]) == (nodes, "weight")

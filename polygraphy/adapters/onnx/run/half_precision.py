@@ -29,11 +29,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 )
 from polygraphy.adapters.onnx.graph.graph import rename_uses, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
-from polygraphy.adapters.onnx.graph.shapes import (
-    infer_value_infos,
-    input_metadata,
-    value_infos,
-)
+from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.kernel_precision import kernel_factor
 from polygraphy.adapters.onnx.run.node_kernels import NodeKernels
 from polygraphy.adapters.onnx.run.reference import translated
@@ -543,10 +539,17 @@ def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
 
 def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, GraphTypes]]:
     """Yield all nodes, with the types in their graph."""
+    for inner, graph_types in _graphs(graph, types):
+        for node in inner.node:
+            yield node, graph_types
+
+
+def _graphs(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[GraphProto, GraphTypes]]:
+    """Yield a graph and all its subgraphs, with their types."""
+    yield graph, types
     for index, node in enumerate(graph.node):
-        yield node, types
         for inner, graph_types in zip(graphs_of(node), types.inner(index)):
-            yield from _nodes(inner, graph_types)
+            yield from _graphs(inner, graph_types)
 
 
 def widen_model(model: ModelProto) -> ModelProto:
@@ -579,27 +582,21 @@ def _is_infinite(weight: Any) -> bool:
 
 
 def _drop_casts(model: ModelProto) -> None:
-    """Remove the Cast nodes of the main graph that no longer change the type of their input."""
-    graph = model.graph
-    types = {
-        name: value_info.type.tensor_type.elem_type
-        for name, value_info in value_infos(model).items()
-    }
-    types.update((initializer.name, initializer.data_type) for initializer in graph.initializer)
-    if any(node.op_type == "Cast" and node.input[0] not in types for node in graph.node):
-        inferred = infer_value_infos(model).items()
-        types.update((name, value_info.type.tensor_type.elem_type) for name, value_info in inferred)
+    """Remove the Cast nodes that no longer change the type of their input, also in subgraphs."""
+    types = TypeInference(model).infer_graph(model.graph)
+    for graph, graph_types in [*_graphs(model.graph, types)]:
+        _drop_casts_in(graph, graph_types)
+
+
+def _drop_casts_in(graph: GraphProto, types: GraphTypes) -> None:
+    """Remove the Cast nodes of one graph that do not change the type of their input."""
     outputs = {value_info.name for value_info in graph.output}
     producers = {name: node for node in graph.node for name in node.output}
     for node in [*graph.node]:
         if node.op_type != "Cast" or domain_of(node.domain):
             continue
         source, result = node.input[0], node.output[0]
-        if (
-            types.get(source) != _FLOAT
-            or types.get(result, _FLOAT) != _FLOAT
-            or _casts_to(node) != _FLOAT
-        ):
+        if types[source] != "tensor(float)" or _casts_to(node) != _FLOAT:
             continue
         if result not in outputs:
             rename_uses(graph, {result: source})

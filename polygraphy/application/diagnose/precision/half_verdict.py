@@ -12,6 +12,7 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -288,12 +289,11 @@ def widen_models(model: Any, reference: Any, *, keeps_range: bool = True) -> tup
         keeps_range: whether weights keep numbers that half precision cannot hold.
     """
     models = resolve(NarrowModels)
+    widen = partial(models.widen_model, drops_casts=True)
     if models.narrow_nodes(model) is not None:
-        wide = models.widen_model(model, drops_casts=True)
-        return wide, models.widen_model(reference, like=model, keeps_range=keeps_range)
+        return widen(model), widen(reference, like=model, keeps_range=keeps_range)
     if models.narrow_nodes(reference) is not None:
-        wide = models.widen_model(reference, drops_casts=True)
-        return models.widen_model(model, like=reference, keeps_range=keeps_range), wide
+        return widen(model, like=reference, keeps_range=keeps_range), widen(reference)
     return None
 
 

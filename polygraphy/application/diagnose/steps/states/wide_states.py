@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.state_steps import ModelWithStates
 from polygraphy.application.diagnose.comparisons.step_runs import (
@@ -23,6 +25,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import plan_copies, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, state_evidence, state_reasons
+from polygraphy.domain.model.graph import Graph, Node, is_float_cast
 from polygraphy.domain.model.regions import MOVES
 from polygraphy.ports.diagnosing import NarrowModels, apply_copies
 from polygraphy.ports.editing import open_model
@@ -42,7 +45,10 @@ def explain_in_wide_states(case: Case, states: ModelWithStates) -> StepOutcome:
     if right is None or not _rounds_only_states(own, right):
         return Skip("not only the states of the model are in half precision")
     try:
-        model = open_model(resolve(NarrowModels).widen_model(own.model.proto))
+        model, reference = (
+            open_model(resolve(NarrowModels).widen_model(side.model.proto, drops_casts=True))
+            for side in (own, right)
+        )
         wide = reference_party(case, own, states.loader, model)
         judge = Judge.between(case, wide, right)
         wrong = run_side_by_side(judge).first
@@ -51,11 +57,11 @@ def explain_in_wide_states(case: Case, states: ModelWithStates) -> StepOutcome:
     if wrong is None:
         return Skip("with states in float32, all steps agree")
     step, output = own.feeds[wrong.at].step.index, wrong.output
-    pairing = pair_graphs(model.graph, right.model.graph)
-    for suspect in [one for one in suspects(pairing) if one.weights or one.attribute][:_FEW]:
+    pairing = pair_graphs(model.graph, reference.graph)
+    for suspect in [one for one in suspects(pairing) if one.cause != "structure"][:_FEW]:
         try:
             plan = plan_copies(pairing, [suspect])
-            repaired = apply_copies(model.proto, right.model.proto, plan)
+            repaired = apply_copies(model.proto, reference.proto, plan)
             is_left = run_side_by_side(judge, repaired).first is not None
         except REFUSALS:
             continue
@@ -90,12 +96,32 @@ def _rounds_only_states(own: Party, right: Party) -> bool:
 
 def _computes_in_float32(party: Party) -> bool:
     """Return whether only nodes that hand on elements read or compute tensors in half precision."""
-    graph = party.model.graph
+    return _is_wide(party.model.graph, set())
+
+
+def _is_wide(graph: Graph, outer: Collection[str]) -> bool:
+    """Return whether only nodes that hand on elements read or compute coarse tensors in a graph and
+    its subgraphs; `outer` are the coarse tensors of surrounding graphs."""
     known = {**graph.tensors, **{tensor.name: tensor for tensor in graph.outputs}}
     known |= {tensor.name: tensor for tensor in graph.inputs}
     coarse = {name for name, tensor in known.items() if tensor.dtype in _COARSE}
     coarse |= {name for name, weight in graph.constants.items() if weight.dtype in _COARSE}
-    return all(
-        node.operator in _HAND_ON or coarse.isdisjoint((*node.reads, *node.makes))
-        for node in party.model.nodes
-    )
+    coarse |= {name for name in outer if name not in known}
+    for node in graph.nodes:
+        inner = [*node.graphs]
+        if not all(_is_wide(body, coarse) for body in inner):
+            return False
+        if inner or (coarse.isdisjoint((*node.reads, *node.makes)) and not is_float_cast(node)):
+            continue
+        if node.operator not in _HAND_ON:
+            return False
+        if _hands_on_type(node):  # Files declare few types of tensors inside subgraphs.
+            coarse |= {name for name in node.makes if name not in known}
+    return True
+
+
+def _hands_on_type(node: Node) -> bool:
+    """Return whether the outputs of a node that reads or makes coarse tensors are coarse."""
+    if node.op == "Cast":
+        return str(node.attribute("to", "")).lower() in _COARSE
+    return node.op not in ("Shape", "Size")
