@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.steps import quantization
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
@@ -76,10 +77,10 @@ def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) 
     verdict, [culprit] = found(build_quantized(coarse, absorbs=absorbs))
     assert (verdict, culprit["cause"], culprit["nodes"]) == (
         "fault",
-        "quantization",
+        "clipped range",
         [f"product{coarse}"],
     )
-    assert f"product{coarse}" in culprit["remedy"]["note"]
+    assert culprit["remedy"]["note"].startswith("Set scale")
 
 
 def test_outputs_of_a_reference_may_come_in_another_order() -> None:
@@ -359,7 +360,8 @@ def found_in_steps(op: str, party: Any) -> Kept:
     return kept
 
 
-def test_the_note_names_all_nodes_that_ask_for_the_tensor() -> None:
+def test_the_note_names_all_nodes_that_ask_for_the_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization, "_culprits_of_goal", lambda *given: [])  # No wrong parameter.
     _, [culprit] = found(build_quantized(2))
     assert "'relu1', 'product2'" in culprit["remedy"]["note"]
 
@@ -372,7 +374,7 @@ def test_the_loss_of_a_pair_is_that_of_both_its_nodes() -> None:
     verdict, [culprit] = found(model)
     assert (verdict, culprit["nodes"]) == ("fault", ["product2"])
     [loss] = [fact["loss"] for fact in culprit["facts"] if "loss" in fact]
-    assert loss > 1
+    assert loss.loss > 1
 
 
 def test_an_fp8_scale_that_cuts_off_most_of_a_tensor_is_not_acquitted() -> None:

@@ -25,16 +25,22 @@ from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.quantization.causes import CALIBRATION, PARAMETER_CAUSES
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.rounding import has_lost_part
 from polygraphy.domain.tensors.facts import layout_of
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.editing import open_model
 
 _LEFT, _HEALTHY = 0.25, 0.1
 """Largest share of the loss that may remain without the named nodes, or RMS ratio of a healthy
 model. Losses below twice that ratio are not searched. Chosen, not measured."""
+_HELPS = 0.9
+"""Correct parameters reduce the loss at least to this share. Chosen, not measured."""
+_WRONG = 2
+"""Most parameters that are called wrong: more of them are how the quantizer was set."""
 _FEW = 4
 """Most operators that are named, and at most half of all."""
 _AFTER_INTEGERS = frozenset({"Cast", "Mul", "Add", "DequantizeLinear", "Reshape"})
@@ -66,7 +72,9 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         with case.record_step(titles.QUANTIZED_REFERENCE) as notes:
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
-    if isinstance(answer, Found) or not quantized.is_whole:
+    if isinstance(answer, Found):
+        return _name_wrong_parameters(case, comparison, answer)
+    if not quantized.is_whole:
         return answer
     reference = open_model(quantized.quantize_reference())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
@@ -95,19 +103,10 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     }
     if not operators:
         return []
-    metric = RmsRatio(lambda name: layout_of(case.facts, name))
-    before = metric(Outputs(comparison.values), Outputs(comparison.expected))
+    before = _loss(case, comparison)
     if before < 2 * _HEALTHY:
         return []
-    goal = QuantizedGoal(max(_LEFT * before, _HEALTHY), runs=_RUNS, is_asked=False)
-    pair = evolve(comparison.pair, goal=goal)
-    try:
-        answer = reach_quantized_goal(case, evolve(comparison, pair=pair))
-    except PolygraphyException:
-        return []
-    if not isinstance(answer, Found) or answer.result.verdict != FAULT:
-        return []
-    culprits = answer.result.culprits
+    culprits = _culprits_of_goal(case, comparison, max(_LEFT * before, _HEALTHY))
     if sum(len(culprit.nodes) for culprit in culprits) > min(_FEW, max(1, len(operators) // 2)):
         return []
     named = []
@@ -119,6 +118,41 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
             note = remedies.quantize_without(culprit.nodes)
         named.append(evolve(culprit, nodes=names, op=op, remedy=Remedy(None, True, note)))
     return named
+
+
+def _loss(case: Case, comparison: ModelComparison) -> float:
+    """Return the RMS of the error of all input sets, relative to that of the expected outputs."""
+    metric = RmsRatio(lambda name: layout_of(case.facts, name))
+    return metric(Outputs(comparison.values), Outputs(comparison.expected))
+
+
+def _culprits_of_goal(case: Case, comparison: ModelComparison, within: float) -> list[Culprit]:
+    """Return the wrong parameters, and the fewest nodes to keep in float, with which the loss is
+    within a limit; empty if nothing is found."""
+    goal = QuantizedGoal(within, runs=_RUNS, is_asked=False)
+    pair = evolve(comparison.pair, goal=goal)
+    try:
+        answer = reach_quantized_goal(case, evolve(comparison, pair=pair))
+    except PolygraphyException:
+        return []
+    if not isinstance(answer, Found) or answer.result.verdict != FAULT:
+        return []
+    return [*answer.result.culprits]
+
+
+def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Found) -> Found:
+    """Return an answer that names wrong parameters instead of the nodes that they make costly."""
+    # Generated floats may exceed correct ranges, so for them a wrong range causes most of the loss.
+    is_generated = case.is_made_up and any(map(is_float, comparison.feed.values()))
+    share = _LEFT if is_generated else _HELPS
+    culprits = _culprits_of_goal(case, comparison, share * _loss(case, comparison))
+    wanted = PARAMETER_CAUSES - {CALIBRATION} if is_generated else PARAMETER_CAUSES
+    if not 0 < len(culprits) <= _WRONG or not all(each.cause in wanted for each in culprits):
+        return answer
+    costly = answer.result.culprits
+    if len(culprits) == len(costly) == 1 and len(costly[0].nodes) == 1:
+        culprits = [evolve(culprits[0], nodes=costly[0].nodes, op=costly[0].op)]
+    return evolve(answer, result=evolve(answer.result, verdict=FAULT, culprits=culprits, reason=""))
 
 
 def _computes_in_integers(op: str) -> bool:
