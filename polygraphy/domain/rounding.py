@@ -434,6 +434,9 @@ class Deviation:
         if not self.excess and not self.off:
             return f"{self.part!r} matches exactly"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
+        if not self.off:  # Whole numbers: equal or not.
+            text = f"{self.part!r} differs in {count_text(self.count, 'element')}"
+            return text if self.excess == np.inf else f"{text}, {share} what rounding explains"
         return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:

@@ -199,6 +199,8 @@ def test_the_error_of_an_output_in_words() -> None:
     assert str(Deviation(2, off=0.1, part="y")) == "'y' has an error of 0.1, 2 times the tolerance"
     assert str(Deviation(np.inf, broken=3, part="y")) == "3 elements of 'y' become infinite or NaN"
     assert str(Deviation(np.inf, part="y")) == "'y' has a different shape or data type"
+    few = Deviation(77.8, 0.1, 7, 64.0, part="i")
+    assert str(few) == "'i' differs in 7 elements, 77.8 times what rounding explains"
 
 
 @pytest.mark.parametrize(("step", "is_lost"), [(640 / 255, True), (1 / 255, False), (0.0, False)])

@@ -66,6 +66,8 @@ class MatchedResults:
             replaced by that where only outputs were saved.
         common: the tensors that were saved.
         inner: those of them that are not outputs.
+        is_whole: whether each node has saved results although all are outputs; a single node is no
+            more than its outputs.
         missing: the outputs or input sets that were not saved, in words.
         renamed: the assumed correspondence if other names were saved.
         lost: the share of replaced elements, in words; empty if none was.
@@ -74,6 +76,7 @@ class MatchedResults:
     sets: list[Values]
     common: frozenset[str]
     inner: frozenset[str]
+    is_whole: bool
     missing: Sequence[str]
     renamed: dict[str, str]
     lost: str
@@ -153,10 +156,17 @@ def fit_results(
         [values for values, _ in kept_results],
         common,
         inner,
+        not inner and _covers_nodes(model, common),
         list(_missing_tensors([name for name in model.outputs if name in new_names], fitted)),
         names,
         next((lost_name for _, lost_name in kept_results if lost_name), ""),
     )
+
+
+def _covers_nodes(model: OpenModel, saved: Collection[str]) -> bool:
+    """Return whether results of each of several nodes were saved."""
+    nodes = [*model.graph.operations.values()]
+    return len(nodes) > 1 and all({*filter(None, node.outputs)} <= {*saved} for node in nodes)
 
 
 def _pair_saved_arrays(

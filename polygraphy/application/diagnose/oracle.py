@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
@@ -139,5 +140,6 @@ def limit_to_evidence(answer: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
     case = answer.case
     name = case.parties[0].name if len(case.parties) == 1 else ""
-    result = case.evidence.qualify_result(answer.result, name, request.unexplained)
+    wrong_shapes = [step.result for step in case.attempts if step.title == titles.DECLARED_SHAPE]
+    result = case.evidence.qualify_result(answer.result, name, request.unexplained, wrong_shapes)
     return evolve(answer, result=result)

@@ -51,7 +51,11 @@ class Evidence:
         return evolve(self, versions={**self.versions, party: own_names})
 
     def qualify_result(
-        self, result: DiagnosisResult, name_alone: str = "", unexplained: str = ""
+        self,
+        result: DiagnosisResult,
+        name_alone: str = "",
+        unexplained: str = "",
+        contradictions: Sequence[str] = (),
     ) -> DiagnosisResult:
         """Return the result, or "inconclusive" if it finds no fault but not everything was
         compared.
@@ -60,12 +64,13 @@ class Evidence:
             result: the diagnosis.
             name_alone: the only backend that ran, where there is nothing else to compare with.
             unexplained: the reason why a difference is not explained; empty without one.
+            contradictions: sentences on what is wrong with the model itself.
         """
         if result.verdict != AGREE:
             return result
         reason = unexplained
         if not reason and not self.against:
-            reason = reasons.nothing_to_compare(name_alone)
+            reason = join_statements(*contradictions, reasons.nothing_to_compare(name_alone))
         elif not reason and self.left_out:
             reason = reasons.partly_compared(self.left_out)
         if not reason:

@@ -375,3 +375,5 @@ def test_an_output_of_another_shape_than_declared_is_reported_once() -> None:
         assert diagnose(model, [OnnxrtParty(), OnnxParty()], feeds)
     [line] = [line for line in lines if "declared" in line]
     assert "The output 'y' is declared with shape (5, 2), but has shape (3, 2)." in line
+    with pytest.raises(InconclusiveError, match=r"^The output 'y' is declared .*nothing to comp"):
+        diagnose(model, [OnnxrtParty()], feeds)

@@ -444,3 +444,49 @@ def test_rows_on_exact_thresholds_show_the_opposite_mode(tmp_path: Path) -> None
     [culprit] = kept.culprits
     assert culprit["cause"] == "attribute"
     assert "BRANCH_LT instead of BRANCH_LEQ" in culprit["evidence"][-1]
+
+
+def padded_pool(filling: float) -> onnx.ModelProto:
+    """A Pad before MaxPool: with the lowest number, the pads never win."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads", "filling"], ["p"], "pad"),
+        helper.make_node("MaxPool", ["p"], ["y"], "pool", kernel_shape=[3, 3], strides=[2, 2]),
+    ]
+    weights = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "filling": np.float32(filling)}
+    return make(
+        "pool", nodes, [value("x", [1, 2, 8, 8])], [value("y", [1, 2, 4, 4])], weights=weights
+    )
+
+
+def test_zeros_before_a_maximum_are_called_that(tmp_path: Path) -> None:
+    """Reflected elements have the same maximum."""
+    feed = {"x": np.random.default_rng(0).normal(size=(1, 2, 8, 8)).astype(np.float32) - 1}
+    kept = found(padded_pool(-np.inf), padded_pool(0), tmp_path, feed=feed)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["pad"], "weight")
+    assert "Pad fills with 0 instead of -inf" in culprit["evidence"][0]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_outputs_of_every_node_are_all_tensors(count: int, tmp_path: Path) -> None:
+    """Nothing more can be saved of a single node; of several, they show which one differs."""
+    model = make(
+        "net",
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"], "product"),
+            helper.make_node("Tanh", ["y"], ["z"], "curve"),
+        ][:count],
+        [value("x", [40, 4])],
+        [value("y", [40, 4]), value("z", [40, 4])][:count],
+        weights={"w": np.eye(4, dtype=np.float32)},
+    )
+    random = np.random.default_rng(0)
+    other = changed(model, {"w": lambda w: w + [0, 0, 1, 0] * random.normal(size=(4, 4))})
+    feed = {"x": random.normal(size=(40, 4)).astype(np.float32)}
+    kept = found(model, other, tmp_path, feed=feed)
+    if count == 1:
+        assert "its only node, 'product'" in kept.summary
+        assert "Save all" not in kept.summary
+    else:
+        [culprit] = kept.culprits
+        assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")

@@ -20,20 +20,25 @@ FEED = {"x": np.random.default_rng(4).normal(size=(3, 6)).astype(np.float32)}
 
 
 def found(
-    right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str, party: Any = None
+    right: onnx.ModelProto,
+    model: onnx.ModelProto,
+    folder: Path,
+    *tensors: str,
+    party: Any = None,
+    feed: dict[str, np.ndarray] = FEED,
 ) -> Kept:
     """Diagnose a model beside the outputs, and some tensors, of one that is right."""
     marked = onnx.ModelProto()
     marked.CopyFrom(right)
     marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
     results = RunResults()
-    results.add([OnnxrtParty().load(marked)(FEED)], runner_name="right")
+    results.add([OnnxrtParty().load(marked)(feed)], runner_name="right")
     results.save(str(folder / "golden.json"))
     kept = Kept()
     with bind(Findings, kept):
         try:
             parties = [party or OnnxrtParty()]
-            diagnose(model, parties, [FEED], golden=str(folder / "golden.json"))
+            diagnose(model, parties, [feed], golden=str(folder / "golden.json"))
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept

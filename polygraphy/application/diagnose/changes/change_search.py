@@ -30,6 +30,7 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
+from polygraphy.domain.diagnosis.solving.padding import padding_variants
 from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -424,6 +425,7 @@ class ChangeSearch:
 
 def usual_variants(graph: Graph, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
+    yield from padding_variants(graph, position)
     yield from variants(graph, position)
     yield from integer_variants(graph, position)
     yield from gate_variants(graph, position)

@@ -33,9 +33,17 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
 from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
+from polygraphy.domain.diagnosis.solving.padding import padding_variants
 from polygraphy.domain.diagnosis.solving.relations import find_relation
 from polygraphy.domain.diagnosis.variants import Variant, variants
-from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import (
+    errors,
+    evidence,
+    reasons,
+    saved_reasons,
+    steps,
+    titles,
+)
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import LARGE, Deviation
@@ -153,18 +161,23 @@ class _Guesses:
             return Found(DiagnosisResult(FAULT, changed), case)
         if changed:
             names = [culprit.nodes[0] for culprit in changed[:4]]
-            reason = reasons.candidates(names, len(changed), self._left_out)
+            reason = saved_reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(culprit, remedy=Remedy()) for culprit in changed]
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
         mismatched = next(filter(self._is_mismatched, self._found), None)
         why: str = (
-            reasons.model_or_data_changed(self._are_from_data())
+            saved_reasons.model_or_data_changed(self._are_from_data(), self._only_node())
             if self._comparable_outputs() or mismatched is None
             else self._describe_mismatch(mismatched)
         )
         if related := self._describe_relations():
-            why = join_statements(related, reasons.NODE_UNKNOWN)
+            why = join_statements(related, saved_reasons.node_unknown(self._only_node()))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
+
+    def _only_node(self) -> str:
+        """Return the node of a model with a single operation; else ""."""
+        operations = [*self._side.operations.values()]
+        return operations[0].label if len(operations) == 1 else ""
 
     def _describe_relations(self) -> str:
         """Return sentences on how the saved outputs follow from the computed ones; empty unless
@@ -197,13 +210,13 @@ class _Guesses:
         if arrays[0].size == arrays[1].size:
             reshaped = {name: arrays[0].reshape(arrays[1].shape)}
             if not self._case.find_deviations(reshaped, self._saved):
-                return reasons.different_shape(name, computed, saved)
+                return saved_reasons.different_shape(name, computed, saved)
         if selection := find_other_selection({name: arrays[0]}, {name: arrays[1]}):
             graph = self._case.model.graph
             before = [graph.nodes[index] for index in region_before(graph, name, ())]
             if nodes := [node.label for node in before if node.op in _SELECTING]:
                 return reasons.saved_selection_differs(*selection, nodes)
-        return reasons.other_shape(name, computed, saved)
+        return saved_reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
         """Return the verdict that different data explain the outputs."""
@@ -286,6 +299,7 @@ class _Guesses:
             """Yield the variants of the nodes, and record the nodes reached so far."""
             for index in chosen:
                 begun.append(index)
+                yield from padding_variants(graph, index)
                 yield from variants(graph, index)
                 yield from gate_variants(graph, index)
 

@@ -45,6 +45,11 @@ def has_trees(case: Case, comparison: SavedComparison) -> bool:
     return any("TreeEnsemble" in node.operator for node in case.model.nodes)
 
 
+def has_whole_outputs(case: Case, comparison: SavedComparison) -> bool:
+    """Return whether outputs were saved of each of several nodes."""
+    return comparison.matched.is_whole
+
+
 STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_precision,
     explain_by_tf32,
@@ -53,6 +58,7 @@ STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_half_precision,
     step_from("steps.tree_thresholds:explain_by_thresholds", has_trees),
     explain_by_outputs_alone,
+    step_from("steps.saved_tensors:explain_by_whole_outputs", has_whole_outputs),
 )
 
 

@@ -112,7 +112,7 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
     if dtype is not None:
         reason = reasons.accepted_by_run(dtype)
         return evolve(answer, result=evolve(answer.result, reason=reason))
-    return answer
+    return evolve(answer, ends=not fitted.is_whole)
 
 
 def settle_differences(

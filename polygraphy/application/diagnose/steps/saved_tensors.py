@@ -37,7 +37,7 @@ from polygraphy.application.diagnose.comparisons.saved_precision import (
     tf32_tensors,
 )
 from polygraphy.application.diagnose.golden_files import LazySubset
-from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import accepted_dtype
 from polygraphy.application.diagnose.steps.saved_outputs import (
@@ -54,6 +54,7 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import is_related
 from polygraphy.domain.diagnosis.commands import cast_words
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     INCONCLUSIVE,
     MODEL,
@@ -120,6 +121,14 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
         return answer
     culprits = answer.result.culprits if isinstance(answer, Found) else []
     return Found(DiagnosisResult(FAULT, with_nan(broken, culprits)), case)
+
+
+def explain_by_whole_outputs(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the nodes that do not reproduce saved outputs, if there are outputs of each node."""
+    answer = explain_by_tensors(case, comparison)
+    if isinstance(answer, Found) and answer.result.verdict != AGREE:
+        return answer
+    return Skip("each node reproduces the saved outputs")
 
 
 class _SavedTensors:

@@ -252,6 +252,13 @@ def in_subgraph(change: Fact, op: str, node: str) -> str:
 
 
 @fact
+def other_filling(op: str, value: float, expected: float) -> str:
+    """Return the fact that an operator before MaxPool fills with a number that can be the
+    maximum."""
+    return f"{op} fills with {value:g} instead of {expected:g}, with which MaxPool itself pads"
+
+
+@fact
 def missing_input(op: str) -> str:
     """Return the fact that an operator has one input too few than expected."""
     return f"{op} has one input too few"

@@ -50,14 +50,6 @@ AMPLIFIED = constant(
 NO_KEPT_NODES = constant(
     "no_kept_nodes", "No set of nodes in fp32 makes the outputs accurate enough."
 )
-_SAVE_ALL = (
-    "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
-)
-
-
-NODE_UNKNOWN = constant(
-    "node_unknown", f"Outputs alone cannot show which node differs. {_SAVE_ALL}"
-)
 
 
 @statement
@@ -183,53 +175,6 @@ def other_data(nodes: Sequence[str]) -> str:
 def party_differs_from_saved(right: str, party: str) -> str:
     """Return the sentence that only one backend matches the saved results."""
     return f"{right} matches the saved results, but {party} does not."
-
-
-@statement
-def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
-    """Return the sentence with the nodes whose change explains the saved outputs."""
-    text = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
-    where = ", ".join(map(repr, nodes))
-    several = f"Several changes, in {where}, explain"
-    if count <= 1:
-        several = f"One change, in {where}, explains"
-    return (
-        f"{several} the saved outputs.{text} Outputs alone cannot show which node is at fault."
-        f" {_SAVE_ALL}"
-    )
-
-
-@statement
-def model_or_data_changed(is_related: bool) -> str:
-    """Return the sentence that the model or the data changed since the results were saved."""
-    addition = (
-        ""
-        if is_related
-        else " The saved outputs hardly correlate with the outputs on this data. If the data"
-        " differs, pass the original data (--load-inputs)."
-    )
-    return (
-        "All backends agree, so either the model or the data changed since the results were saved."
-        f" {NODE_UNKNOWN}{addition}"
-    )
-
-
-@statement
-def different_shape(output: str, own: str, saved: str) -> str:
-    """Return the sentence that an output has the saved values in a different shape."""
-    return (
-        f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
-        " Reshape the output or the saved array."
-    )
-
-
-@statement
-def other_shape(output: str, own: str, saved: str) -> str:
-    """Return the sentence that an output has a different shape than the saved one."""
-    return (
-        f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
-        " Pass the original data (--load-inputs) or shapes (--input-shapes)."
-    )
 
 
 @statement
