@@ -485,3 +485,13 @@ def test_saved_tensors_of_the_model_before_quantization_blame_no_node(tmp_path: 
         diagnose(path, [party], [feed], golden=golden)
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
     assert "are of a model that is not quantized" in kept.summary
+
+
+def test_a_loss_on_generated_data_is_to_be_confirmed() -> None:
+    kept = Kept()
+    model = build_quantized(2)
+    with bind(Findings, kept):
+        assert not diagnose(model, [OnnxParty()], reference=plain())
+    [culprit] = kept.culprits
+    assert "product2" in culprit["nodes"]
+    assert culprit["remedy"]["note"].endswith("real data gives the same result (--load-inputs).")

@@ -21,6 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
@@ -73,7 +74,8 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
     if isinstance(answer, Found):
-        return _name_wrong_parameters(case, comparison, answer)
+        answer = _name_wrong_parameters(case, comparison, answer)
+        return _advise_real_data(answer) if _is_generated(case, comparison) else answer
     if not quantized.is_whole:
         return answer
     reference = open_model(quantized.quantize_reference())
@@ -143,7 +145,7 @@ def _culprits_of_goal(case: Case, comparison: ModelComparison, within: float) ->
 def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Found) -> Found:
     """Return an answer that names wrong parameters instead of the nodes that they make costly."""
     # Generated floats may exceed correct ranges, so for them a wrong range causes most of the loss.
-    is_generated = case.is_made_up and any(map(is_float, comparison.feed.values()))
+    is_generated = _is_generated(case, comparison)
     share = _LEFT if is_generated else _HELPS
     culprits = _culprits_of_goal(case, comparison, share * _loss(case, comparison))
     wanted = PARAMETER_CAUSES - {CALIBRATION} if is_generated else PARAMETER_CAUSES
@@ -153,6 +155,25 @@ def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Foun
     if len(culprits) == len(costly) == 1 and len(costly[0].nodes) == 1:
         culprits = [evolve(culprits[0], nodes=costly[0].nodes, op=costly[0].op)]
     return evolve(answer, result=evolve(answer.result, verdict=FAULT, culprits=culprits, reason=""))
+
+
+def _is_generated(case: Case, comparison: ModelComparison) -> bool:
+    """Return whether the inputs contain generated floats, which no range was calibrated for."""
+    return case.is_made_up and any(map(is_float, comparison.feed.values()))
+
+
+def _advise_real_data(answer: Found) -> Found:
+    """Return an answer that says of each culprit that the inputs were generated."""
+    culprits = [
+        evolve(
+            culprit,
+            remedy=evolve(
+                culprit.remedy, note=join_statements(culprit.remedy.note, remedies.USE_REAL_DATA)
+            ),
+        )
+        for culprit in answer.result.culprits
+    ]
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
 def _computes_in_integers(op: str) -> bool:
