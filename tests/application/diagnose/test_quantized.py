@@ -83,6 +83,27 @@ def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) 
     assert culprit["remedy"]["note"].startswith("Set scale")
 
 
+@pytest.mark.parametrize("is_generated", [False, True])
+def test_ranges_that_are_too_small_for_the_data_are_the_reason(is_generated: bool) -> None:
+    """Generated data may only be unlike those of the calibration."""
+    model, kept = build_quantized(), Kept()
+    for weight in model.graph.initializer:
+        if weight.name.endswith("_s") and weight.name[0] != "w":
+            scale = numpy_helper.to_array(weight) / (24 if is_generated else 8)
+            weight.CopyFrom(numpy_helper.from_array(scale, weight.name))
+    party = OnnxrtParty().with_exact_products()
+    feed = {"x": np.random.default_rng(0).standard_normal((8, SIZE)).astype(np.float32)}
+    data = None if is_generated else [feed]
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [party], reference=plain(), data_loader=data)
+    if is_generated:
+        assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+        assert "The generated data exceed ranges" in kept.summary
+    else:
+        assert {culprit["cause"] for culprit in kept.culprits} == {"calibration data"}
+        assert "The range cuts off" in str(kept.culprits)
+
+
 def test_outputs_of_a_reference_may_come_in_another_order() -> None:
     model, reference = build_quantized(2), plain()
     for each, order in ((model, "yp"), (reference, "py")):

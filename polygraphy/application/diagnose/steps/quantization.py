@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from attrs import evolve
 
@@ -24,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import quantization, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.quantization.causes import CALIBRATION, PARAMETER_CAUSES
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -41,7 +43,11 @@ model. Losses below twice that ratio are not searched. Chosen, not measured."""
 _HELPS = 0.9
 """Correct parameters reduce the loss at least to this share. Chosen, not measured."""
 _WRONG = 2
-"""Most parameters that are called wrong: more of them are how the quantizer was set."""
+"""Most parameters that are called wrong, unless data exceed their ranges: more of them are how the
+quantizer was set."""
+_REMAINS = 0.5
+"""Largest share of the loss that remains with ranges that fit if the calibration data explain it.
+Chosen, not measured."""
 _FEW = 4
 """Most operators that are named, and at most half of all."""
 _AFTER_INTEGERS = frozenset({"Cast", "Mul", "Add", "DequantizeLinear", "Reshape"})
@@ -149,7 +155,13 @@ def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Foun
     share = _LEFT if is_generated else _HELPS
     culprits = _culprits_of_goal(case, comparison, share * _loss(case, comparison))
     wanted = PARAMETER_CAUSES - {CALIBRATION} if is_generated else PARAMETER_CAUSES
-    if not 0 < len(culprits) <= _WRONG or not all(each.cause in wanted for each in culprits):
+    are_narrow = _have_narrow_ranges(culprits)
+    if is_generated and are_narrow:
+        reason = quantization.generated_data_exceed_ranges(_largest_cut(culprits))
+        return evolve(answer, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
+    if not culprits or not all(each.cause in wanted for each in culprits):
+        return answer
+    if len(culprits) > _WRONG and not are_narrow:
         return answer
     costly = answer.result.culprits
     if len(culprits) == len(costly) == 1 and len(costly[0].nodes) == 1:
@@ -174,6 +186,21 @@ def _advise_real_data(answer: Found) -> Found:
         for culprit in answer.result.culprits
     ]
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
+
+
+def _have_narrow_ranges(culprits: Sequence[Culprit]) -> bool:
+    """Return whether the calibration data explain most of the loss: with ranges that fit, less than
+    half of it remains."""
+    facts = [x for each in culprits if each.cause == CALIBRATION for x in each.facts]
+    effects = [fact.values for fact in facts if fact.kind == "repair_effect"]
+    return any(effect["after"] <= _REMAINS * effect["before"] for effect in effects)
+
+
+def _largest_cut(culprits: Sequence[Culprit]) -> float:
+    """Return the largest share of elements that the range of an activation cuts off."""
+    facts = [fact for culprit in culprits for fact in culprit.facts]
+    cuts = [fact.values["loss"].cut for fact in facts if fact.kind == "wrong_parameter"]
+    return float(max(cuts))
 
 
 def _computes_in_integers(op: str) -> bool:

@@ -559,6 +559,16 @@ def _name(name: str) -> str:
 
 
 @statement
+def generated_data_exceed_ranges(cut: float) -> str:
+    """Return the sentence that generated data are not like the calibration data."""
+    return (
+        f"The generated data exceed ranges of the quantized model, which cut off up to"
+        f" {in_percent(cut)} of the elements of a tensor, and this causes most of the difference."
+        " Pass data like those that it was calibrated with (--load-inputs)."
+    )
+
+
+@statement
 def saved_without(accepted: str | None) -> str:
     """Return the sentence that saved tensors are of a model that is not quantized.
 
