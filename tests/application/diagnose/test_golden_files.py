@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.changes import weight_search
@@ -446,3 +447,45 @@ def test_a_scale_is_not_taken_for_an_epsilon_larger_than_any(tmp_path: Path) -> 
     assert [(culprit["nodes"], culprit["cause"]) for culprit in kept.culprits] == [
         (["norm"], "weight")
     ]
+
+
+def two_paths(positive: float = 1.0, negative: float = 1.0) -> onnx.ModelProto:
+    """A model in which positive inputs use one weight, scaled by a factor, and others another."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[4, 6] x) => (float[4, 5] y)
+        { p = Relu(x) minus = Neg(x) n = Relu(minus) a = MatMul(p, wa) b = MatMul(n, wb)
+          ta = Tanh(a) tb = Tanh(b) s = Add(ta, tb) y = MatMul(s, wo) }""")
+    draw = np.random.default_rng(5)
+    for name, shape in {"wa": (6, 8), "wb": (6, 8), "wo": (8, 5)}.items():
+        factor = {"wa": positive, "wb": negative}.get(name, 1.0)
+        weight = draw.standard_normal(shape).astype(np.float32) * np.float32(0.3 * factor)
+        model.graph.initializer.append(numpy_helper.from_array(weight, name))
+    for node in model.graph.node:
+        node.name = node.output[0]
+    return model
+
+
+def found_by_signs(model: onnx.ModelProto, names: list[str], folder: Path) -> list[dict[str, Any]]:
+    """The culprits, beside saved tensors of a positive and of a negative input set."""
+    draw, evaluator = np.random.default_rng(6), ReferenceEvaluator(two_paths())
+    first, second = (np.abs(draw.standard_normal((4, 6))).astype("f") for _ in range(2))
+    feeds = [{"x": first}, {"x": -second}]
+    computed = [evaluator.run(None, feed, intermediate=True) for feed in feeds]
+    results, golden, kept = RunResults(), str(folder / "golden.json"), Kept()
+    results.add([{name: values[name] for name in names} for values in computed], "right")
+    results.save(golden)
+    with bind(Findings, kept):
+        assert not diagnose(model, [OnnxrtParty()], feeds, golden=golden)
+    return kept.culprits
+
+
+def test_a_fault_that_only_another_input_set_shows_is_named_too(tmp_path: Path) -> None:
+    culprits = found_by_signs(two_paths(1.3, 1.3), [*"pnabsy", "minus", "ta", "tb"], tmp_path)
+    assert sorted(culprit["nodes"] for culprit in culprits) == [["a"], ["b"]]
+
+
+def test_a_change_that_explains_one_input_set_does_not_claim_all(tmp_path: Path) -> None:
+    [culprit] = found_by_signs(two_paths(1.3, 1.3), ["y"], tmp_path)
+    assert culprit["nodes"] in (["a"], ["b"])
+    assert culprit["facts"][-1] == {"kind": "undone_matches_one_set", "number": 1}
+    assert "another input set still differs" in culprit["remedy"]["note"]

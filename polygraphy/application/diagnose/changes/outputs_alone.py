@@ -6,7 +6,7 @@ factor. One that gives all outputs is proven by them; where several do, the verd
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,7 @@ from polygraphy.domain.diagnosis.words import (
     errors,
     evidence,
     reasons,
+    remedies,
     saved_reasons,
     steps,
     titles,
@@ -73,6 +74,7 @@ def explain_outputs(
     run: tuple[Feed, Values, Values],
     deviations: Mapping[str, Deviation],
     third: SuspectedParty,
+    sets: tuple[int, Sequence[tuple[Feed, Values]]] = (0, ()),
 ) -> StepOutcome:
     """Return the outcome of explaining outputs that differ from saved ones by the data or by one
     change.
@@ -82,8 +84,9 @@ def explain_outputs(
         run: the data, what was saved, and what the party makes of them.
         deviations: the differences of the outputs.
         third: the backend that computes the expected results.
+        sets: the number of this input set; the other ones, with what was saved for them.
     """
-    return _Guesses(case, run, deviations, third).result()
+    return _Guesses(case, run, deviations, third, sets).result()
 
 
 def add_change(
@@ -108,9 +111,11 @@ class _Guesses:
         run: tuple[Feed, Values, Values],
         deviations: Mapping[str, Deviation],
         third: SuspectedParty,
+        sets: tuple[int, Sequence[tuple[Feed, Values]]] = (0, ()),
     ) -> None:
-        """Set the model, its data, the saved outputs, and the arbiter."""
+        """Set the model, its data, the saved outputs, the arbiter, and the other input sets."""
         self._case = case
+        self._number, self._others = sets
         self._feed, self._saved, self._values = run
         self._found = deviations
         self._third = third
@@ -156,6 +161,7 @@ class _Guesses:
             changed += self.try_changed_nodes(notes)
         with case.record_step(titles.CHANGED_WEIGHTS) as notes:
             changed += self._find_factors(notes)
+        changed = [culprit for culprit in changed if culprit.remedy.proven] or changed
         changed = [*{culprit.nodes[0]: culprit for culprit in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
             return Found(DiagnosisResult(FAULT, changed), case)
@@ -335,13 +341,34 @@ class _Guesses:
         noise = rounding_noise(compute, self._feed, values)
         return not self._case.find_deviations(values, self._saved, noise)
 
+    def _fits_others(self, variant: Variant) -> bool:
+        """Return whether the changed model computes what was saved for all other input sets."""
+        if not self._others:
+            return True
+        part = Submodel(self._case.model.proto, self._feed)
+        try:
+            compute = part.change(output_name(variant), variant).load(self._party)
+            for feed, saved in self._others:
+                values = compute(feed)
+                noise = rounding_noise(compute, feed, values)
+                if self._case.find_deviations(values, saved, noise):
+                    return False
+        except PolygraphyException:
+            return False
+        return True
+
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         """Return the culprit for a variant that explains the outputs."""
         node = self._side.nodes[index]
-        facts = [evidence.change_of_node(variant.change), evidence.undone_matches_outputs()]
+        if self._fits_others(variant):
+            proof = evidence.undone_matches_outputs()
+            remedy = self._case.undo_changes(self._side, [variant])
+        else:
+            proof = evidence.undone_matches_one_set(self._number)
+            remedy = Remedy(None, False, remedies.LOOK_FOR_ANOTHER)
         return Culprit(
             [node.label], next(filter(None, node.outputs)), MODEL, variant.cause,
-            facts=facts, remedy=self._case.undo_changes(self._side, [variant]), op=node.op,
+            facts=[evidence.change_of_node(variant.change), proof], remedy=remedy, op=node.op,
         )  # fmt: skip
 
     def _find_factors(self, notes: list[str]) -> Iterator[Culprit]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden_files import (
@@ -21,6 +21,8 @@ from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, input_sets_text
 from polygraphy.domain.tensors.precision import is_float
@@ -66,6 +68,25 @@ class SavedComparison:
     def saved_values(self) -> Values:
         """Return the saved results for that input set."""
         return self.matched.sets[self.number]
+
+    @property
+    def other_sets(self) -> list[tuple[Feed, Values]]:
+        """Return all other input sets, with their saved results."""
+        pairs = [*zip(self.feeds, self.matched.sets)]
+        return [pair for at, pair in enumerate(pairs) if at != self.number]
+
+    def is_explained_by(self, nodes: Collection[str], graph: Graph, number: int) -> bool:
+        """Return whether each tensor that differs for an input set is computed from a result of
+        these nodes, or is one, with only tensors between them that differ or are unknown."""
+        differing = self.compared.sets[number]
+        known = self.matched.sets[number].keys() | self.feeds[number].keys()
+        regions = (region_before(graph, name, known - differing.keys()) for name in differing)
+        return all(any(graph.nodes[at].label in nodes for at in region) for region in regions)
+
+    def limit_to(self, number: int) -> SavedComparison:
+        """Return the comparison without the differences of all other input sets."""
+        sets = [one if at == number else {} for at, one in enumerate(self.compared.sets)]
+        return evolve(self, compared=TensorDifferences(sets))
 
     @property
     def marked_outputs(self) -> Values:

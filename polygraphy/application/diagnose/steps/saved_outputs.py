@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.changes.outputs_alone import add_change, explain_outputs
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.comparisons.saved_precision import tf32_losses
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome
 from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_saved_outputs,
     find_half_model,
@@ -29,6 +29,9 @@ from polygraphy.domain.diagnosis.words import evidence, reasons, steps, tf32
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_after_inputs
 from polygraphy.domain.rounding import Deviation
+
+_SETS = 8
+"""The most input sets besides the worst that are examined. Chosen, not measured."""
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -96,7 +99,10 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the outcome of explaining outputs without saved intermediate tensors."""
     run = (comparison.feed, comparison.saved_values, comparison.outputs)
-    answer = explain_outputs(case, run, comparison.compared.differences, comparison.arbiter)
+    answer = explain_outputs(
+        case, run, comparison.compared.differences, comparison.arbiter,
+        (comparison.number, comparison.other_sets),
+    )  # fmt: skip
     fitted = comparison.matched
     if not isinstance(answer, Found) or answer.result.verdict != INCONCLUSIVE:
         return answer
@@ -113,6 +119,26 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
         reason = reasons.accepted_by_run(dtype)
         return evolve(answer, result=evolve(answer.result, reason=reason))
     return evolve(answer, ends=not fitted.is_whole)
+
+
+def explain_all_sets(
+    case: Case, comparison: SavedComparison, explain: Step[SavedComparison]
+) -> StepOutcome:
+    """Return the culprits of the worst input set, and those of others that they do not explain."""
+    answer = explain(case, comparison)
+    if not isinstance(answer, Found) or answer.result.verdict != FAULT:
+        return answer
+    culprits = [*answer.result.culprits]
+    others = [at for at, _ in enumerate(comparison.compared.sets) if at != comparison.number]
+    for number in others[:_SETS]:
+        nodes = {name for culprit in culprits for name in culprit.nodes}
+        if comparison.is_explained_by(nodes, case.model.graph, number):
+            continue
+        other = comparison.limit_to(number)
+        more = explain(evolve(case, feed=other.feed), other)
+        if isinstance(more, Found) and more.result.verdict == FAULT:
+            culprits += [one for one in more.result.culprits if nodes.isdisjoint(one.nodes)]
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
 def settle_differences(

@@ -42,6 +42,7 @@ from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import accepted_dtype
 from polygraphy.application.diagnose.steps.saved_outputs import (
     describe_order,
+    explain_all_sets,
     find_first_nan,
     settle_differences,
 )
@@ -116,7 +117,7 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the nodes that do not reproduce saved tensors from saved inputs, or the node that
     creates NaN."""
     broken = find_first_nan(case, comparison)
-    answer = _SavedTensors(case, comparison).result()
+    answer = explain_all_sets(case, comparison, lambda *run: _SavedTensors(*run).result())
     if broken is None:
         return answer
     culprits = answer.result.culprits if isinstance(answer, Found) else []

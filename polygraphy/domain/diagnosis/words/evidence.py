@@ -186,6 +186,15 @@ def undone_matches_outputs() -> str:
 
 
 @fact
+def undone_matches_one_set(number: int) -> str:
+    """Return the fact that the outputs of one input set match without the change."""
+    return (
+        f"Without this change, all outputs of input set {number} match, but not those of every"
+        " other input set."
+    )
+
+
+@fact
 def other_branch(node: str, source: str) -> str:
     """Return the fact that the other branch of an If computes the expected values."""
     values = "the program's values" if source == "program" else "the saved values"

@@ -48,6 +48,10 @@ USE_REAL_DATA = constant(
     "use_real_data",
     "The input data was generated. Check whether real data gives the same result (--load-inputs).",
 )
+LOOK_FOR_ANOTHER = constant(
+    "look_for_another",
+    "Undo this change, then diagnose the model again: another input set still differs.",
+)
 RENAME_NODES = constant("rename_nodes", "Give each node a unique name, or no name.")
 PASS_REFERENCE = constant(
     "pass_reference", "Pass the original model with --reference to see what changed."
