@@ -15,6 +15,7 @@
     │   └── ModelError                   3   a file that is not the model that it should be
     │       └── NotFetchedError          3   a pointer of Git LFS in place of a model
     ├── BackendError                     3   a backend could not load, build or run
+    │   ├── UnsupportedModelError        3   a backend does not support a model by design
     │   ├── UnsupportedOperatorError     3   a backend has no implementation of an operator
     │   └── UnavailableError             3   its package, or a GPU that it needs, is missing
     │       └── MissingDependencyError   3   an optional package is not installed (also ImportError)

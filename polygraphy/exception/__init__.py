@@ -17,6 +17,7 @@ from polygraphy.domain.errors import (
     UnavailableError,
     UnknownKeyError,
     UnknownNameError,
+    UnsupportedModelError,
     UnsupportedOperatorError,
     UsageError,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "UnavailableError",
     "UnknownKeyError",
     "UnknownNameError",
+    "UnsupportedModelError",
     "UnsupportedOperatorError",
     "UsageError",
 ]
