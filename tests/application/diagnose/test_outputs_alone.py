@@ -461,7 +461,9 @@ def padded_pool(filling: float) -> onnx.ModelProto:
 def test_zeros_before_a_maximum_are_called_that(tmp_path: Path) -> None:
     """Reflected elements have the same maximum."""
     feed = {"x": np.random.default_rng(0).normal(size=(1, 2, 8, 8)).astype(np.float32) - 1}
-    kept = found(padded_pool(-np.inf), padded_pool(0), tmp_path, feed=feed)
+    # ONNX Runtime 1.23 fuses a Pad of zeros into MaxPool, which pads with -inf.
+    party = OnnxrtParty(graph_optimization_level="DISABLE_ALL")
+    kept = found(padded_pool(-np.inf), padded_pool(0), tmp_path, feed=feed, party=party)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["pad"], "weight")
     assert "Pad fills with 0 instead of -inf" in culprit["evidence"][0]
