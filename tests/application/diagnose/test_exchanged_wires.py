@@ -96,6 +96,17 @@ def test_exchanged_weights_of_equal_nodes_that_were_folded_are_named(tmp_path: P
     assert nodes_of(culprits(model, reference, SHAPE)) == [["shape0"], ["shape2"]]
 
 
+def test_a_weight_with_a_small_effect_is_named_beside_fused_nodes(tmp_path: Path) -> None:
+    """Outputs differ by no more than approximations in fused nodes can explain."""
+    model = convolutions({})
+    weight = next(weight for weight in model.graph.initializer if weight.name == "b1")
+    values = onnx.numpy_helper.to_array(weight) * np.float32(1.0002)
+    weight.CopyFrom(onnx.numpy_helper.from_array(values, "b1"))
+    kept = culprits(model, optimized(convolutions({}), tmp_path), SHAPE)
+    assert nodes_of(kept) == [["conv1"]]
+    assert kept.culprits[0]["cause"] == "weight"
+
+
 def parts(first: str, second: str) -> onnx.ModelProto:
     """Return a model whose nodes read two parts of a product, behind layers that are fused."""
     random, read, nodes = np.random.RandomState(0), "x", []
