@@ -413,6 +413,24 @@ def test_other_numbers_of_saved_maps_are_not_called_another_shape(tmp_path: Path
     assert "Outputs alone cannot show which node differs" in reason
 
 
+def residual(skipped: str) -> onnx.ModelProto:
+    """Return a layer to whose result a tensor before it is added."""
+    weights = {"w": np.float32(np.random.default_rng(3).normal(size=(8, 8)))}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["first"], "first"),
+        helper.make_node("Tanh", ["first"], ["second"], "second"),
+        helper.make_node("Add", [skipped, "second"], ["y"], "add"),
+    ]
+    return make("net", nodes, [value("x", ["n", 8])], [value("y", ["n", 8])], weights=weights)
+
+
+def test_an_input_of_the_model_that_a_node_should_read_is_named(tmp_path: Path) -> None:
+    saved = outputs(residual("x"), "first", "second")
+    [culprit] = found(residual("first"), tmp_path, saved)[0].culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["add"], "structure")
+    assert "Add reads 'first' instead of 'x'" in str(culprit)
+
+
 def test_an_input_that_is_a_constant_instead_of_computed_is_named(tmp_path: Path) -> None:
     """What computed it is still there, or not."""
     model = network()

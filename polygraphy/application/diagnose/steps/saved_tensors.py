@@ -664,10 +664,13 @@ class _SavedTensors:
         return next(variant, None)
 
     def _candidates(self) -> Iterator[OtherTensor]:
-        """Yield the saved tensors that a node may have read."""
+        """Yield the saved tensors and the inputs of the model, which a node may have read."""
         saved, makers = self._comparison.tensors(), self._case.model.graph.producers
         for name in saved:
             yield OtherTensor(name, saved[name], name in makers)
+        for name, value in self._comparison.feed.items():
+            if name not in saved:
+                yield OtherTensor(name, value)
 
     def _is_other_data(
         self,
