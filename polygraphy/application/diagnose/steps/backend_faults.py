@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.outcome import (
     Found,
     StepOutcome,
 )
+from polygraphy.application.diagnose.precision.limited_numbers import add_limiting_command
 from polygraphy.application.diagnose.rounding import diagnose_rounding, relative_error
 from polygraphy.application.diagnose.steps.invalid_models import DATA
 from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
@@ -61,15 +62,17 @@ taken to be the same."""
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the origin of the first NaN."""
-    case = evolve(case, model=inline_branches(case, runs.request.feeds))
-    for number, feed in enumerate(runs.request.feeds):
+    feeds, third = runs.request.feeds, runs.request.arbiter
+    case = evolve(case, model=inline_branches(case, feeds))
+    for number, feed in enumerate(feeds):
         for index in runs.outputs:
             if runs.has_nan_on(case, index, number):
                 tensors = _trace_tensors(case, runs, feed)
                 culprit = None if tensors is None else first_non_finite(case, tensors)
                 culprit = culprit or _blame_data(case, feed)
                 if culprit is not None:
-                    return Found(DiagnosisResult(FAULT, [culprit]), case)
+                    culprits = add_limiting_command(case, [culprit], feeds, third)
+                    return Found(DiagnosisResult(FAULT, culprits), case)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case, ends=False)
 
 

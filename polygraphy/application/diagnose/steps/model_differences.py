@@ -57,6 +57,15 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if introduces_nan(comparison.outputs, goal):
         broken = first_non_finite(case, trace_tensors(case, pair.party, feed))
     if broken is not None and _is_informative(case, broken, culprits):
+        if not culprits:
+
+            # Few diagnoses find NaN, so import this module here.
+            from polygraphy.application.diagnose.precision.limited_numbers import (
+                add_limiting_command,
+            )
+
+            feeds, expected = comparison.feeds, comparison.expected
+            [broken] = add_limiting_command(case, [broken], feeds, pair.arbiter, expected)
         culprits = with_nan(broken, culprits)
     if not culprits:
         return Skip("no difference between the models explains why the outputs differ")

@@ -141,6 +141,12 @@ def error_in_narrow_type(dtype: str, error: str) -> str:
 
 
 @fact
+def error_with_limited_numbers(dtype: str, error: str) -> str:
+    """Return the fact that says how large the error is if no number exceeds the range of a type."""
+    return f"With numbers limited to the {dtype} range, {error}."
+
+
+@fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
     """Return the fact that says how large the error is with nodes in float32."""
     return f"With {quote_all(nodes)} in fp32, {error}."

@@ -119,6 +119,11 @@ def all_nodes_in(dtype: str) -> str:
     return f"all nodes in {dtype}"
 
 
+def limited_to(dtype: str) -> str:
+    """Return the title of numbers limited to the range of a data type."""
+    return f"numbers limited to {dtype}"
+
+
 def of_program(operation: str) -> str:
     """Return the display name of a tensor that only the program has."""
     return f"{operation} of the program"

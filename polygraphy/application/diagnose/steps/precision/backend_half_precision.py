@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     find_half_model,
     is_wrong_in_float32,
 )
+from polygraphy.application.diagnose.precision.limited_numbers import add_limiting_command
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
@@ -52,7 +53,14 @@ def _explain_half_model(case: Case, runs: BackendRuns, half: HalfModel) -> StepO
         reason = reasons.rounding_only(half.dtype.name)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     outputs = list(runs.outputs.values())
-    return diagnose_half_model(case, half, outputs, request.arbiter)
+    answer = diagnose_half_model(case, half, outputs, request.arbiter)
+    if not isinstance(answer, Found):
+        return answer
+    is_in_float32 = all(culprit.cause == "nan" for culprit in answer.result.culprits)
+    if runs.has_nan and not runs.compared.differs and is_in_float32:
+        return Skip("the model computes NaN or infinity in float32 too")
+    culprits = add_limiting_command(case, answer.result.culprits, request.feeds, request.arbiter)
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
 def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool = False) -> bool:

@@ -19,10 +19,14 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     is_observed,
     widen_models,
 )
+from polygraphy.application.diagnose.precision.limited_numbers import add_limiting_command
 from polygraphy.application.diagnose.rounding import part_rounding
 from polygraphy.application.diagnose.subprocesses import CarefulParty
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -78,8 +82,22 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         return Found(half_precision, case)
     if isinstance(beside, Found) and beside.result.culprits:
         return beside
+    if introduces_nan(comparison.outputs, comparison.goal):
+        return _explain_by_infinity(case, comparison)
     reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def _explain_by_infinity(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Return the node of the model that first computes infinity or NaN, if its reference, converted
+    to half precision, does not."""
+    trace = trace_tensors(case, comparison.pair.party, comparison.feed)
+    culprit = first_non_finite(case, trace)
+    if culprit is None:
+        return Skip("no node turns finite inputs into infinity or NaN")
+    arbiter, expected = comparison.pair.arbiter, comparison.expected
+    culprits = add_limiting_command(case, [culprit], comparison.feeds, arbiter, expected)
+    return Found(DiagnosisResult(FAULT, culprits), case)
 
 
 def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> bool:
