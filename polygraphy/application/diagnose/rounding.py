@@ -12,6 +12,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import SMALL
 from polygraphy.domain.catalog.precisions import COARSE, HALF
@@ -23,8 +24,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, join_statements
+from polygraphy.domain.diagnosis.solving.ties import find_near_ties, selecting_nodes
 from polygraphy.domain.diagnosis.words import evidence, reasons
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.regions import BOUNDED, computing_op
 from polygraphy.domain.rounding import (
     BESIDE,
@@ -233,6 +236,53 @@ def diagnose_rounding(
 ) -> DiagnosisResult:
     """Return the verdict if outputs differ by more than accumulated rounding although no backend
     computes a node incorrectly.
+    """
+    selection = _without_other_selection(case, deviations, trace)
+    if selection is None:
+        return _diagnose_accumulation(case, deviations, trace)
+    nodes, remaining = selection
+    why = reasons.near_ties(nodes, is_all=not remaining)
+    if not remaining:
+        return DiagnosisResult(AGREE, reason=why)
+    result = _diagnose_accumulation(case, remaining, trace)
+    return evolve(result, reason=join_statements(why, result.reason))
+
+
+def _without_other_selection(
+    case: Case, deviations: Mapping[str, Deviation], trace: Trace
+) -> tuple[list[str], dict[str, Deviation]] | None:
+    """Return the nodes that select other, nearly equal elements, and how outputs differ if all
+    backends select those of the trace; None if this does not reduce the differences."""
+    graph, left = case.model.graph, dict[str, Deviation]()
+    selecting = selecting_nodes(graph)
+    if not selecting:
+        return None
+    rest = [index for index in range(len(graph.nodes)) if index not in {*selecting}]
+    near = dict[int, None]()
+    try:
+        part = cut_part(case.model, rest, trace.all_values, [*deviations])
+        for party in case.parties:
+            if party is trace.party:
+                continue
+            values = trace_tensors(case, party, trace.feed).all_values
+            near.update(dict.fromkeys(find_near_ties(graph, values, trace.all_values)))
+            if not near:
+                return None
+            for name, difference in case.find_deviations(part.run(party), trace.values).items():
+                if name not in left or left[name].relative < difference.relative:
+                    left[name] = difference
+    except PolygraphyException:
+        return None
+    is_less = all(off.relative < deviations[name].relative for name, off in left.items())
+    names = [graph.nodes[index].label for index in sorted(near)]
+    return (names, left) if names and is_less else None
+
+
+def _diagnose_accumulation(
+    case: Case, deviations: Mapping[str, Deviation], trace: Trace
+) -> DiagnosisResult:
+    """Return the verdict on outputs that differ although no backend computes a node incorrectly, or
+    selects other elements.
     """
     worst = max(relative_error(case, name, difference) for name, difference in deviations.items())
     if all(

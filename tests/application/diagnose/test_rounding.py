@@ -261,3 +261,40 @@ def test_kernels_that_round_positions_or_long_sums_are_no_fault(text: str, ends:
     with bind(Findings, kept):
         assert diagnose(model, [OnnxrtParty(), OnnxParty()])
     assert kept.verdict == "agree"
+
+
+def test_a_selection_among_nearly_equal_elements_is_no_fault() -> None:
+    """As the scores of a detector, of which two are closer than backends compute them."""
+
+    class OtherKernel(OnnxParty):
+        name = "other"
+
+        def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+            def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+                if node.op_type != "Mul":
+                    return run
+                factors = np.linspace(1 + 1e-6, 1 - 1e-6, 8, dtype=np.float32)
+                return lambda *given, **how: (run(*given, **how)[0] * factors,)
+
+            return partial(_run, evaluator.evaluator_of(model, watched=watched))
+
+    model = make(
+        "detector",
+        [
+            helper.make_node("Mul", ["x", "w"], ["scores"], name="scores"),
+            helper.make_node("TopK", ["scores", "k"], ["best", "where"], name="select"),
+            helper.make_node("Gather", ["boxes", "where"], ["y"], name="gather"),
+        ],
+        [value("x", (8,))],
+        [value("y", (4, 4))],
+        weights={
+            "w": np.array([1, 1 + 2e-7, 1 + 4e-7, 1 + 6e-7, 0.2, 0.1, 0.4, 0.3], np.float32),
+            "k": np.array([4]),
+            "boxes": np.random.default_rng(3).random((8, 4), np.float32) * 640,
+        },
+    )
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [OtherKernel(), OnnxParty()], [{"x": np.ones(8, np.float32)}])
+    assert kept.verdict == "agree"
+    assert "'select' selects other elements" in kept.summary

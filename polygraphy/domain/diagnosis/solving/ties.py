@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import MOVES, region_before
+from polygraphy.domain.rounding import LARGE
 
 _SELECTING = frozenset({"ArgMax", "ArgMin", "TopK"})
 
@@ -43,7 +45,48 @@ def selecting_node(graph: Graph, region: Sequence[int]) -> Node | None:
     return selecting[0] if len(selecting) == 1 and len(moving) + 1 == len(nodes) else None
 
 
-def selects_equal_elements(node: Node, data: Any, indices: Any, expected: Any) -> bool:
+def find_near_ties(
+    graph: Graph, values: Mapping[str, Any], expected: Mapping[str, Any]
+) -> list[int]:
+    """Return the positions of nodes that select different elements, which differ by no more than
+    the error of the tensor that they select from, if that is as small as rounding.
+
+    Args:
+        graph: the model.
+        values: its tensors as one backend computes them.
+        expected: the same tensors as another backend computes them.
+    """
+    found = []
+    for index in selecting_nodes(graph):
+        node = graph.nodes[index]
+        names = node.inputs[0], node.outputs[-1]
+        if not all(name in values and name in expected for name in names):
+            continue
+        (data, expected_data), (selected, expected_selected) = (
+            (np.asarray(values[name]), np.asarray(expected[name])) for name in names
+        )
+        if data.shape != expected_data.shape or np.array_equal(selected, expected_selected):
+            continue
+        error = np.max(np.abs(data.astype(np.float64) - expected_data), initial=0.0)
+        if not error <= LARGE * root_mean_square(expected_data):
+            continue  # More than rounding, so that it explains too much.
+        if selects_equal_elements(node, expected_data, selected, expected_selected, 2 * error):
+            found.append(index)
+    return found
+
+
+def selecting_nodes(graph: Graph) -> list[int]:
+    """Return the positions of the nodes that select elements by size, and return where they are."""
+    return [
+        index
+        for index, node in graph.operations.items()
+        if node.op in _SELECTING and not node.domain and node.inputs and all(node.outputs)
+    ]
+
+
+def selects_equal_elements(
+    node: Node, data: Any, indices: Any, expected: Any, tolerance: float = 0.0
+) -> bool:
     """Return whether two different results of a node select equal elements of its input.
 
     Args:
@@ -51,6 +94,7 @@ def selects_equal_elements(node: Node, data: Any, indices: Any, expected: Any) -
         data: its input.
         indices: the selected positions, in any shape with the same order.
         expected: the expected positions.
+        tolerance: the largest difference of two elements that count as equal.
     """
     array, axis = np.asarray(data), int(node.attribute("axis", -1 if node.op == "TopK" else 0))
     selections = [np.asarray(indices), np.asarray(expected)]
@@ -75,4 +119,7 @@ def selects_equal_elements(node: Node, data: Any, indices: Any, expected: Any) -
         is_sorted = node.op != "TopK" or node.attribute("sorted", 1)
         elements.append(taken if is_sorted else np.sort(taken, axis=axis))
     first, second = elements
-    return bool(np.array_equal(first, second))
+    if not tolerance:
+        return bool(np.array_equal(first, second))
+    apart = np.abs(first.astype(np.float64) - second)
+    return bool((apart <= tolerance).all())

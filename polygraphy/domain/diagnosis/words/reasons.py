@@ -129,6 +129,16 @@ def no_explanation(relative: float) -> str:
 
 
 @statement
+def near_ties(nodes: Sequence[str], *, is_all: bool) -> str:
+    """Return the sentences that nodes select other elements because these are nearly equal."""
+    rest = "all outputs match" if is_all else "outputs differ less"
+    return (
+        f"{list_some(nodes)} {'selects' if len(nodes) == 1 else 'select'} other elements, which"
+        f" differ by no more than rounding changes them. With the same selected elements, {rest}."
+    )
+
+
+@statement
 def kernels_differ(relative: float, limit: float) -> str:
     """Return the sentence that outputs differ by no more than the kernels of two backends may."""
     return (
