@@ -348,6 +348,21 @@ def is_empty_file(path: str | Path) -> bool:
     return False
 
 
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """In the block, no other process that uses this function replaces files in the folder. It waits
+    until the folder is free, and does nothing if the system cannot lock folders."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _fill_target(target: Path, part: Path) -> bool:
     """Copy a temporary file into its target if that is an empty writable file; return whether it
     was."""
@@ -358,6 +373,9 @@ def _fill_target(target: Path, part: Path) -> bool:
     except OSError:
         return False
     with stream, part.open("rb") as source:
+        _lock(stream.fileno())
+        if os.fstat(stream.fileno()).st_size:
+            return False  # Another process filled it before it was locked.
         try:
             shutil.copyfileobj(source, stream, _CHUNK)
             stream.flush()

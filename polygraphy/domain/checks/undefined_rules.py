@@ -78,11 +78,12 @@ def _targets(op: str, axis: int, shape: Sequence[Any], indices: Any) -> Any:
     return np.where(rows < 0, rows + np.asarray(sizes), rows)
 
 
-def explains_order(
+def count_explained_by_order(
     axis: int, inputs: Sequence[Any], output: Any, expected: Any, op: str
-) -> bool | None:
-    """Return whether another order of its updates explains the expected result of a scatter: each
-    different element is one of those written there. None if no order matters.
+) -> int | None:
+    """Return how many elements a scatter writes, if another order of its updates explains the
+    expected result: each different element is one of those written there. The number is 0 if no
+    order explains it, and None if no order matters.
 
     Args:
         axis: the axis of ScatterElements.
@@ -93,14 +94,15 @@ def explains_order(
     """
     value, goal = np.asarray(output), np.asarray(expected)
     rows = _targets(op, axis, goal.shape, inputs[1])
-    if len(np.unique(rows, axis=0)) == len(rows) or value.shape != goal.shape:
+    different_rows = np.unique(rows, axis=0)
+    if len(different_rows) == len(rows) or value.shape != goal.shape:
         return None
     places = tuple(rows.T)
     there = goal[places]
     known = np.isclose(value, goal, rtol=_SAME, atol=0)
     written = np.asarray(inputs[2]).reshape(there.shape)
     np.logical_or.at(known, places, np.isclose(there, written, rtol=_SAME, atol=0))
-    return bool(known.all())
+    return goal[tuple(different_rows.T)].size if known.all() else 0
 
 
 def _check_random(call: OperatorCall) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from polygraphy.adapters.os import paths
 from polygraphy.adapters.os.paths import (
     atomic_file,
     check_writable,
@@ -27,6 +28,23 @@ def test_an_error_about_another_file_goes_on_as_it_is(tmp_path: Path) -> None:
     assert raised.value.filename == str(missing)
     assert target.read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_an_empty_file_is_filled_by_one_of_two_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check and the lock, another process writes more than this one."""
+
+    def is_empty_before_another_writes(path: Path) -> bool:
+        target.write_bytes(b"other program")
+        return path == target
+
+    target = tmp_path / "target"
+    target.touch()
+    with atomic_file(target) as stream:
+        stream.write(b"mine")
+        monkeypatch.setattr(paths, "is_empty_file", is_empty_before_another_writes)
+    assert target.read_bytes() == b"mine"
 
 
 def test_a_full_disk_is_about_the_file_that_is_written(tmp_path: Path) -> None:

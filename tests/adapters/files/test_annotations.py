@@ -82,6 +82,17 @@ def test_a_crash_while_adding_leaves_the_results_as_they_were(tmp_path: Path) ->
     assert [entry.name for entry in tmp_path.iterdir()] == ["o.json"]
 
 
+def test_nothing_is_added_to_results_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    saved(path, {"y": np.ones(3)})
+    saved(other := tmp_path / "other.json", {"y": np.zeros(3)})
+    other.replace(path)
+    with pytest.raises(FileError, match="another process has replaced it"):
+        FileResultStore().add_comparison(path, {"y": {}})
+    FileResultStore().save(RunResults.load(str(path)), path)
+    assert "comparison_results" not in path.read_text()
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"lst": []}'])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "o.json"

@@ -39,6 +39,15 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str
     assert not list(tmp_path.rglob("*.bin"))
 
 
+def test_files_of_an_earlier_run_are_not_read_with_those_of_this_one(tmp_path: Path) -> None:
+    write(tmp_path, *[{"x": np.zeros(1), "old": np.zeros(1)}] * 3)
+    (tmp_path / "0000000002" / "notes.txt").write_text("kept")
+    write(tmp_path, {"x": np.ones(1), "a/../b": np.ones(1)})
+    assert [*map(sorted, iterate_blobs(tmp_path / "0000000000"))] == [["b", "x"]]
+    assert [entry.name for entry in (tmp_path / "0000000002").iterdir()] == ["notes.txt"]
+    assert not (tmp_path / "0000000001").exists()
+
+
 def test_memory_layout_does_not_matter(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     write(tmp_path, {"x": array.T})

@@ -213,6 +213,16 @@ def test_the_file_in_the_way_is_named(name: str) -> None:
     )
 
 
+def test_only_one_of_two_programs_writes_to_a_folder() -> None:
+    first = STORE.writer("folder", dict)
+    second = STORE.writer("folder", dict)
+    with first as writer:
+        with pytest.raises(FileError, match="is not empty: it contains 0000000000"), second:
+            pytest.fail("Both write to the folder.")
+        writer.add(feeds(1)[0])
+    assert [feed["x"][0] for feed in STORE.iterate("folder", dict)] == [0]
+
+
 def test_a_file_in_place_of_a_folder() -> None:
     Path("plain").write_text("text")
     with pytest.raises(

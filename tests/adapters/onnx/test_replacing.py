@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,17 @@ def save(value: float, path: Path, *, one_file: bool = True, dtype: Any = np.flo
         size_threshold=100,
         all_tensors_to_one_file=one_file,
     )
+
+
+def test_two_programs_do_not_replace_a_model_at_once(tmp_path: Path) -> None:
+    save(1, path := tmp_path / "m.onnx")
+    saving = threading.Thread(target=save, args=(2, path))
+    with parts.lock_folder(tmp_path):
+        saving.start()
+        saving.join(0.2)
+        assert values(path) == {1}
+    saving.join()
+    assert values(path) == {2}
 
 
 def values(path: Path) -> set[float]:

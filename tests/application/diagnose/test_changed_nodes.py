@@ -128,18 +128,36 @@ def diagnose_beside_saved(
 def test_only_an_order_of_updates_excuses_a_scatter(
     tmp_path: Path, node: str, indices: Any, is_changed: bool, cause: str
 ) -> None:
-    updates = floats(3, 2)
+    check_updates(floats(3, 2), node, indices, is_changed, cause, tmp_path)
+
+
+@pytest.mark.parametrize(("columns", "cause"), [(2, "invalid"), (12, "attribute")])
+def test_a_coincidence_does_not_hide_an_order_of_updates(
+    tmp_path: Path, columns: int, cause: str
+) -> None:
+    """The expected elements are also the largest updates."""
+    updates = np.sort(np.random.default_rng(4).uniform(1, 3, (3, columns)), axis=0)[[1, 2, 0]]
+    indices = [[1], [3], [3]]
+    check_updates(updates.astype(F), "ScatterND(h, k, u)", indices, False, cause, tmp_path)
+
+
+def check_updates(
+    updates: Any, node: str, indices: Any, is_changed: bool, cause: str, folder: Path
+) -> None:
+    """Check the cause of a scatter with other updates, or with the same in another order."""
+    shape = f"5,{updates.shape[1]}"
 
     def model_with(u: Any, k: Any) -> onnx.ModelProto:
-        return model_of(node, "5,2", 17, {"k": integers(*k), "u": u})
+        return model_of(node, shape, 17, {"k": integers(*k), "u": u})
 
     swapped = updates[[0, 2, 1]], [indices[0], indices[2], indices[1]]
     right = model_with(updates, indices) if is_changed else model_with(*swapped)
     right.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
-    feed = {"x": np.random.default_rng(5).standard_normal((5, 2)).astype(F)}
+    sizes = 5, updates.shape[1]
+    feed = {"x": np.random.default_rng(5).standard_normal(sizes).astype(F)}
     saved = OnnxrtParty().load(right)(feed)
     wrong = model_with(updates * 2 if is_changed else updates, indices)
-    [culprit] = diagnose_beside_saved(wrong, feed, saved, tmp_path).culprits
+    [culprit] = diagnose_beside_saved(wrong, feed, saved, folder).culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
 
 

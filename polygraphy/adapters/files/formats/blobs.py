@@ -44,7 +44,9 @@ def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
     """Yield a writer of one feed dictionary per iteration to a folder.
     Raise FileError if it cannot be written.
     """
-    yield _BlobWriter(Path(folder))
+    writer = _BlobWriter(Path(folder))
+    yield writer
+    writer.remove_earlier()
 
 
 class _BlobWriter:
@@ -54,6 +56,7 @@ class _BlobWriter:
         """Set the folder to write to."""
         self._folder = folder
         self._count = 0
+        self._files: set[Path] = set()
 
     def add(self, item: Mapping[str, Any]) -> None:
         """Write one feed dictionary."""
@@ -69,6 +72,20 @@ class _BlobWriter:
             plain = np.asarray(array.detach().cpu() if is_tensor(array) else array)
             with atomic_file(path) as stream:
                 stream.write(np.ascontiguousarray(plain).tobytes())
+            self._files.add(path.resolve())
+
+    def remove_earlier(self) -> None:
+        """Remove the files of an earlier run with more iterations or inputs, which would be read
+        together with those of this run."""
+        if not self._count:
+            return
+        with translate_os_errors(self._folder, "replace the files of"):
+            for folder in _numbered_folders(self._folder):
+                for file in folder.rglob("*.bin"):
+                    if file.resolve() not in self._files:
+                        file.unlink()
+                if not any(folder.iterdir()):
+                    folder.rmdir()
 
 
 def _blob_files(folder: Path) -> Iterator[Path]:
@@ -79,12 +96,16 @@ def _blob_files(folder: Path) -> Iterator[Path]:
 def _iteration_folders(path: Path) -> list[Path]:
     """Return the folders of the iterations; the folder itself if it holds a single one."""
     with translate_os_errors(path, "read the folder"):
-        numbered = [
-            entry
-            for entry in path.iterdir()
-            if entry.is_dir() and len(entry.name) == 10 and entry.name.isdecimal()
-        ]
-    return sorted(numbered) or [path]
+        return _numbered_folders(path) or [path]
+
+
+def _numbered_folders(path: Path) -> list[Path]:
+    """Return the folders in a folder that are named after the number of an iteration."""
+    return sorted(
+        entry
+        for entry in path.iterdir()
+        if entry.is_dir() and len(entry.name) == 10 and entry.name.isdecimal()
+    )
 
 
 def _file_bytes(file: Path) -> bytes:

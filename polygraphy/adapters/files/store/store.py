@@ -36,8 +36,10 @@ from polygraphy.adapters.files.store.writers import (
     decode_feed,
     decode_results,
     files_of,
+    forget_written,
     iterate_feeds,
     iterate_results,
+    not_empty_error,
     runs_in,
     split_feeds,
 )
@@ -333,8 +335,10 @@ class FileResultStore:
         G_LOGGER.info(f"Saving {description_of(type(value))} to {json_io.name_of(dest)}")
         if _is_for_tensors(dest):
             save_tensors(_single_iteration(value, dest), Path(str(dest)))
-        else:
-            json_io.save(value, dest)
+            return
+        json_io.save(value, dest)
+        if isinstance(dest, (str, PathLike)):
+            forget_written(Path(dest))
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
         """Return the object of a kind from one file.
@@ -500,8 +504,4 @@ def _check_is_free(path: Path) -> None:
     with translate_os_errors(path, "read the folder"):
         content = next(path.iterdir(), None)
     if content is not None:
-        raise FileError(
-            f"The folder {path} is not empty: it contains {content.name}.",
-            path=path,
-            hint="Empty it, or choose a different folder.",
-        )
+        raise not_empty_error(path, content.name)

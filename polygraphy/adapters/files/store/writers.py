@@ -92,6 +92,9 @@ def _python_number(value: Any) -> int | float:
     return int(value) if isinstance(value, (int, np.integer)) else float(value)
 
 
+_SAVED: dict[str, tuple[int, int, int]] = {}
+"""The files of results that this process wrote, as device, inode and time by absolute path."""
+
 PLAIN_MEMBER = b',\n    "inference_results": '
 """The text before the outputs in plain values."""
 
@@ -103,11 +106,17 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
     """Add members to the JSON object in a file of results, which is replaced in one step.
 
     Raises:
-        FileError: the file is not there, was not written here, or cannot be written.
+        FileError: the file is not there, was not written here, cannot be written, or another
+            process has replaced it.
     """
     with translate_os_errors(path, "read"):
         size = path.stat().st_size
         with path.open("rb") as source:
+            saved = _SAVED.pop(os.path.realpath(path), None)
+            if saved is not None and saved != _identity(os.fstat(source.fileno())):
+                raise FileError(
+                    f"Cannot append to {path}: another process has replaced it.", path=path
+                )
             source.seek(max(size - len(ENDING), 0))
             if source.read() != ENDING:
                 raise FileError(
@@ -121,6 +130,23 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
                 target.truncate()
                 _write_facts(facts, target.write, path)
                 target.write(ENDING)
+    _remember(path)
+
+
+def forget_written(path: Path) -> None:
+    """Forget which process wrote a file of results, because it is replaced on purpose."""
+    _SAVED.pop(os.path.realpath(path), None)
+
+
+def _remember(path: Path) -> None:
+    """Remember that this process wrote a file of results."""
+    with suppress(OSError):  # A pipe that the reader closed has no status.
+        _SAVED[os.path.realpath(path)] = _identity(path.stat())
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    """Return the device, the inode and the time of a file."""
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _write_facts(facts: Mapping[str, Any], write: Any, path: Path) -> None:
@@ -238,6 +264,7 @@ class ResultsFileWriter(_Writer):
             writer = cls(path, stream, resources)
             yield writer
             writer._finish()
+        _remember(path)
 
     def add(self, item: RunResults) -> None:
         """Write the iterations in `item`, whose runners must be those of earlier items.
@@ -313,6 +340,7 @@ class FolderWriter(_Writer):
         """Set the folder to write to."""
         super().__init__(path)
         self._files: list[Path] = []
+        self._claimed: list[Path] = []
 
     @classmethod
     @contextmanager
@@ -323,26 +351,62 @@ class FolderWriter(_Writer):
             path.mkdir(parents=True, exist_ok=True)
         writer = cls(path)
         try:
+            writer._claim()
             yield writer
             writer._finish()
         except BaseException:
             writer._remove_files(and_folder=not was_there)
             raise
 
+    def _claim(self) -> None:
+        """Create the first file, so that only one of several processes writes to the folder.
+
+        Raises:
+            FileError: another process has created it.
+        """
+        file = self._file_at(0)
+        with translate_os_errors(self._path, "write"):
+            try:
+                # An empty file would be filled instead of replaced.
+                with file.open("xb") as stream:
+                    self._claimed = [file]
+                    stream.write(b"\n")
+            except FileExistsError as error:
+                raise not_empty_error(self._path, file.name) from error
+
+    def _finish(self) -> None:
+        """Remove the first file if there are no items; raise an error if an item failed."""
+        super()._finish()
+        if not self._files:
+            self._file_at(0).unlink()
+
+    def _file_at(self, number: int) -> Path:
+        """Return the path of the file for an item."""
+        return self._path / f"{number:010}.json"
+
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
         """Write one file, named after its position; raise FileError if that fails."""
         with self._guard_write():
-            file = self._path / f"{len(self._files):010}.json"
+            file = self._file_at(len(self._files))
             self._files.append(file)
             json_io.save(item if isinstance(item, RunResults) else _plain_feed(item), file)
 
     def _remove_files(self, *, and_folder: bool) -> None:
         """Remove the written files, and optionally the folder."""
         with suppress(OSError):
-            for file in self._files:
+            for file in (*self._claimed, *self._files):
                 file.unlink(missing_ok=True)
             if and_folder:
                 self._path.rmdir()
+
+
+def not_empty_error(folder: Path, name: str) -> FileError:
+    """Return the error that a folder to write to contains something."""
+    return FileError(
+        f"The folder {folder} is not empty: it contains {name}.",
+        path=folder,
+        hint="Empty it, or choose a different folder.",
+    )
 
 
 def _plain_feed(feed: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from polygraphy.adapters.os.paths import (
     atomic_file,
     is_abandoned,
     is_empty_file,
+    lock_folder,
     short_name,
     stage_file,
 )
@@ -195,6 +196,19 @@ def replace_together(
     """
     for staged in (*weights.values(), model):
         staged.finish()
+    # Two processes that save the same model at once would mix their files.
+    with lock_folder(model.target.parent):
+        _replace_all(path, bare, model, weights, former)
+
+
+def _replace_all(
+    path: Path,
+    bare: ModelProto,
+    model: StagedFile,
+    weights: Mapping[str, StagedFile],
+    former: Collection[Path],
+) -> None:
+    """Move finished files to their final paths; see `replace_together`."""
     replaced = {name: weight for name, weight in weights.items() if weight.target.exists()}
     fresh = [weight for name, weight in weights.items() if name not in replaced]
     if not replaced or model.part is None:

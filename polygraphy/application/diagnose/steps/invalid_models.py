@@ -113,8 +113,8 @@ def blame_model(answer: Found, request: Request) -> Found:
         and culprit.party == MODEL
         and culprit.cause not in NO_FAULT
         and culprit.op in UNDEFINED_RULES
-        and not culprit.remedy.proven
-        and not any(fact.kind == "no_order_explains" for fact in culprit.facts)
+        and (not culprit.remedy.proven or _has_fact(culprit, "order_explains"))
+        and not _has_fact(culprit, "no_order_explains")
     ]
     if not suspects and not changed:
         return answer
@@ -165,6 +165,11 @@ def blame_model(answer: Found, request: Request) -> Found:
         # The culprits explain everything that was unexplained.
         result = evolve(result, verdict=FAULT, reason="")
     return evolve(answer, result=result)
+
+
+def _has_fact(culprit: Culprit, kind: str) -> bool:
+    """Return whether a culprit has a fact of a kind."""
+    return any(fact.kind == kind for fact in culprit.facts)
 
 
 def diagnose_invalid_model(

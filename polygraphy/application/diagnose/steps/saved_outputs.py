@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.rounding import accepted_dtype, rounding_ex
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.catalog.compute import TF32
-from polygraphy.domain.checks.undefined_rules import SCATTERS, explains_order
+from polygraphy.domain.checks.undefined_rules import SCATTERS, count_explained_by_order
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import Fact
@@ -32,6 +32,9 @@ from polygraphy.domain.rounding import Deviation
 
 _SETS = 8
 """The most input sets besides the worst that are examined. Chosen, not measured."""
+_COINCIDENCES = 8
+"""If a scatter writes fewer elements, largest or smallest of several updates can be those of
+another order by coincidence: the chance is at most one half per element. Chosen, not measured."""
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -169,9 +172,9 @@ def settle_differences(
 
 
 def describe_order(
-    graph: Graph, index: int, trace: Trace, name: str, output: Any
+    graph: Graph, index: int, trace: Trace, name: str, output: Any, proven: bool
 ) -> Iterator[Fact]:
-    """Yield the fact that no order of its updates explains the saved result of a scatter that
+    """Yield the fact whether an order of its updates explains the saved result of a scatter that
     writes several to one element.
 
     Args:
@@ -180,6 +183,7 @@ def describe_order(
         trace: the saved tensors.
         name: the result.
         output: its computed value.
+        proven: whether a change of the node explains the result too.
     """
     node, values = graph.nodes[index], trace.all_values
     if node.op not in SCATTERS or node.attribute("reduction", "none") != "none":
@@ -192,8 +196,10 @@ def describe_order(
         return
     axis = int(node.attribute("axis", 0))
     try:
-        is_explained = explains_order(axis, inputs, output, trace.values[name], node.op)
+        count = count_explained_by_order(axis, inputs, output, trace.values[name], node.op)
     except (IndexError, ValueError):  # The indices are not valid, or do not fit the updates.
         return
-    if is_explained is False:
+    if count == 0 and not proven:
         yield evidence.no_order_explains(node.op)
+    if count and proven and count < _COINCIDENCES:
+        yield evidence.order_explains(node.op)

@@ -354,8 +354,7 @@ class _SavedTensors:
                 cause, change = guess_cause(side, index, wrong[1], trace.values[name])
                 if not self._run.is_traced:
                     note = remedies.PASS_REFERENCE
-            if not proven:
-                facts += describe_order(side, index, trace, name, wrong[1])
+            facts += describe_order(side, index, trace, name, wrong[1], proven)
             facts.append(evidence.change_of_node(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))

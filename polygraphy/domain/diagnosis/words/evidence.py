@@ -61,6 +61,13 @@ def no_order_explains(op: str) -> str:
 
 
 @fact
+def order_explains(op: str) -> str:
+    """Return the fact that a scatter writes several updates to one place, and a different order
+    explains the expected values."""
+    return f"{op} writes several updates to one element. A different order also explains this."
+
+
+@fact
 def random_numbers(op: str) -> str:
     """Return the fact that an operator generates random numbers."""
     return f"{op} generates random numbers, so results differ in every run and every backend."
