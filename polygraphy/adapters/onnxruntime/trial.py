@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polygraphy import config, mod
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.adapters.onnx_common.messages import with_all_results
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
@@ -94,8 +95,8 @@ class OnnxrtTrial:
         # Hide the log, because exceptions contain the same messages.
         options.log_severity_level = 4
         providers = match_providers(self._providers or ["cpu"], self._libraries)
-        with _translate_errors():
-            session = load_session(model, options, providers)
+        with loadable_form(model) as source, _translate_errors():
+            session = load_session(source, options, providers)
         names = {value.name for value in session.get_inputs()}
         given_values = {name: value for name, value in feed.items() if name in names}
         if any(

@@ -72,11 +72,17 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert Path(str(tmp_path / "file")).read_bytes() == b"text"
 
 
-def test_what_cannot_be_encoded_leaves_the_old_text(tmp_path: Path) -> None:
+def test_other_bytes_in_names_are_escaped(tmp_path: Path) -> None:
+    path = str(tmp_path / "file.md")
+    write_text(path, "model \udc80.onnx")
+    assert Path(path).read_bytes() == rb"model \udc80.onnx"
+
+
+def test_what_cannot_be_encoded_leaves_the_old_program(tmp_path: Path) -> None:
     path = str(tmp_path / "file.txt")
     write_text(path, "old")
     with pytest.raises(FileError):
-        write_text(path, "new" * 10000 + "\udc80")
+        write_text(path, "new" * 10000 + "\udc80", executable=True)
     assert Path(path).read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1
 

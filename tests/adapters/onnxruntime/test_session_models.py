@@ -15,6 +15,7 @@ from onnx import parser
 
 from polygraphy.adapters.onnx.storage.saving import save_model as saved
 from polygraphy.adapters.onnx_common import loadable as module
+from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.adapters.os.forks import is_fork_safe
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
@@ -257,3 +258,11 @@ def test_a_file_whose_name_is_not_utf_8_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff.onnx")
     path.write_bytes(models.mlp(features=512).SerializeToString())
     assert outputs(session_from_onnx(str(path)))["y"].shape == (1, 4)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are text")
+def test_a_file_whose_name_is_not_utf8_is_tried_as_others(tmp_path: Path) -> None:
+    path = f"{tmp_path}/\udcff.onnx"
+    save_onnx(models.mlp(features=512), path)
+    feed = {"x": np.ones((1, 512), np.float32)}
+    assert OnnxrtTrial().run(path, feed, ["y"])["y"].shape == (1, 4)

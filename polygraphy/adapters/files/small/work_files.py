@@ -117,10 +117,10 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str, *, executable: bool = False) -> None:
-    """Write a file in UTF-8.
-    An executable one gets execute permission for everyone who may read it."""
+    """Write a file in UTF-8, which names of files need not be: other bytes are written as escapes,
+    except in a program. A program gets execute permission for everyone who may read it."""
     try:
-        content = text.encode("utf-8")
+        content = text.encode("utf-8", "strict" if executable else "backslashreplace")
     except UnicodeEncodeError as error:
         raise FileError(f"Could not write {path}: {error}.", path=path) from error
     with atomic_file(path) as stream:
