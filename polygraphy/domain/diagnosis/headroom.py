@@ -72,6 +72,8 @@ class TensorLoss:
         error: the root mean square of the differences, relative to that of the elements; of
             integers of a byte, which are quantized, relative to their range, and of others the
             share that differs.
+        unequal_integers: the number of elements, of a tensor of integers that the type does not
+            represent exactly, that are rounded.
     """
 
     name: str
@@ -84,6 +86,7 @@ class TensorLoss:
     subnormal: int = 0
     invalid: int = 0
     error: float = 0.0
+    unequal_integers: int = 0
 
     def overflow_fact(self, limits: Range, is_input: bool = False) -> Fact:
         """Return the fact that lists elements too large for the type."""
@@ -223,6 +226,11 @@ class NodeLoss:
         fault = self.fault(limits) if self.amplifies(limits) else None
         return fault is not None and fault.cause == "rounding"
 
+    @property
+    def rounded_integers(self) -> TensorLoss | None:
+        """Return the first result of integers that the type rounds, such as positions; or None."""
+        return next((result for result in self.results if result.unequal_integers), None)
+
     def residual_fault(self, limits: Range) -> Fault:
         """Return why the node must stay in float32 if its outputs are in range: inputs that do not
         fit, or rounding.
@@ -230,6 +238,10 @@ class NodeLoss:
         for operand in self.operands:
             if operand.above:
                 return Fault("overflow", operand.name, operand.overflow_fact(limits, is_input=True))
+        if counted := self.rounded_integers:
+            counts = counted.unequal_integers, counted.elements, counted.peak
+            exact = limits.name, round(2 / limits.spacing)
+            return Fault("rounding", counted.name, precision.integers(counted.name, *counts, *exact))
         worst = max(self.results, key=lambda tensor_loss: tensor_loss.error, default=TensorLoss(""))
         loss = precision.rounding(self.op, worst.name, worst.error, limits.spacing / 2)
         return Fault("rounding", worst.name, loss)
@@ -322,7 +334,16 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
         subnormal,
         invalid,
         _relative_rms(array - reference, reference, peak),
+        _count_rounded_integers(reference, array) if 2 / limits.spacing < peak < inf else 0,
     )
+
+
+def _count_rounded_integers(exact: Array, narrow: Array) -> int:
+    """Return the number of elements that differ in a tensor of integers; 0 for other tensors."""
+    is_different = exact != narrow
+    if not is_different.any() or not np.array_equal(exact, np.rint(exact)):
+        return 0
+    return int(np.count_nonzero(is_different))
 
 
 def _largest_change(exact: Array, narrow: Array) -> float:
@@ -439,7 +460,8 @@ def culprits_among(
             if (fault := by_name[name].fault(limits, names)) and fault.cause != "rounding"
         }
         if not blamed:
-            most = max(group, key=lambda name: by_name[name].sensitivity)
+            rounding = (name for name in group if by_name[name].rounded_integers)
+            most = next(rounding, None) or max(group, key=lambda name: by_name[name].sensitivity)
             nodes = group if len(group) <= _FEW else [most]
             fault = by_name[most].residual_fault(limits)
             remaining_names = [name for name in group if name not in nodes]

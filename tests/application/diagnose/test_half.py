@@ -220,6 +220,31 @@ def test_sums_of_integers_that_are_too_large_are_named() -> None:
     assert {each.fault.cause for each in found.culprits} == {"overflow"}
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_positions_that_the_type_rounds_are_named_also_before_an_operator_without_it(
+    dtype: str,
+) -> None:
+    """Cos of this opset has no bfloat16, and reads rounded angles nevertheless."""
+    nodes = [
+        helper.make_node("Cast", ["at"], ["position"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["position", "steps"], ["angles"], name="angles"),
+        helper.make_node("Cos", ["angles"], ["cos"], name="cos"),
+        helper.make_node("Mul", ["x", "cos"], ["y"], name="turned"),
+    ]
+    inputs = [value("x", [32, 8]), helper.make_tensor_value_info("at", TensorProto.INT64, [32, 1])]
+    weights = {"steps": (1 / 10 ** np.arange(8, dtype=np.float32))[None]}
+    model = make("positions", nodes, inputs, [value("y", [32, 8])], weights=weights)
+    x = np.random.RandomState(0).randn(32, 8).astype(np.float32)
+    found = try_half_precision(
+        model, dtype, data_loader=[{"x": x, "at": np.arange(5000, 5032)[:, None]}]
+    )
+    assert found.verdict == "fault"
+    assert [(each.nodes[0], each.fault.loss.kind) for each in found.culprits] == [
+        ("cast", "integers")
+    ]
+    assert found.after.is_tolerable
+
+
 @pytest.mark.parametrize("has_import", [True, False])
 def test_operators_of_onnx_runtime_are_computed(has_import: bool) -> None:
     weights = {"w": np.random.RandomState(0).randn(SIZE, SIZE).astype(np.float32)}

@@ -258,6 +258,13 @@ class OnnxNarrowModel:
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._cast_selection(), is_trial=True)
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
+        self._narrow_tensors = {
+            name
+            for node in self._nodes
+            if node.output[0] in self._forms
+            for name, is_narrow in zip(node.output, self._forms[node.output[0]][1])
+            if is_narrow
+        }
         self.passes = list(
             dict.fromkeys(
                 name for node in self._nodes if self._is_cast(node) for name in _node_name(node)
@@ -370,7 +377,8 @@ class OnnxNarrowModel:
             weights = {}
             for position, (name, is_narrow) in enumerate(zip(node.input, takes)):
                 value = inputs[position] if position < len(inputs) else None
-                if not is_narrow or value is None:
+                # An operator without the narrow type reads rounded results of other nodes, too.
+                if value is None or not (is_narrow or name in self._narrow_tensors):
                     continue
                 if name in self._weights:
                     rounded, weights[name] = narrow_array(numpy.asarray(value), self._dtype)

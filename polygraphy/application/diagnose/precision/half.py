@@ -486,7 +486,10 @@ class Trial:
             rounding_excess = self._rounding_error().excess
             share = BESIDE * rounding_excess
             explains = not before.broken and before.excess <= share
-            is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
+            # Rounded integers, such as positions, can be at fault alone: the search shows it.
+            is_alike = not any(
+                loss.cancels(self._limits) or loss.rounded_integers for loss in self._losses
+            )
             if is_alike and explains and before.excess > MOST:
                 return before, "inconclusive"
             # Rounding explains a part of the error; look for faults that are clearly larger.
