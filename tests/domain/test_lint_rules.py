@@ -57,6 +57,18 @@ def test_training_mode_is_a_warning() -> None:
     assert (level, nodes) == ("warning", ("n",)) and "model.eval()" in message
 
 
+def test_random_numbers_are_a_warning() -> None:
+    weights = (Weight("t", "bool", (), values=np.array(True)),)
+    dropout = Node("d", "Dropout", "", ("x", "", "t"), ("h",))
+    noise = Node("n", "RandomNormalLike", "", ("h",), ("y",))
+    messages = {
+        nodes: message for _, message, nodes in found(model(dropout, noise, weights=weights))
+    }
+    assert "training mode" in messages[("d",)] and "random numbers" in messages[("n",)]
+    plain = Node("d", "Dropout", "", ("x",), ("y",))
+    assert found(model(plain)) == []
+
+
 def test_duplicate_nodes_and_tensors() -> None:
     messages = found(model(node("a", "x", "y"), node("a", "x", "y")))
     assert messages[0] == (

@@ -7,6 +7,7 @@ RULES = {
     "graph/duplicate-name": "Two nodes share the same name, so tools confuse them.",
     "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with the same name.",
     "graph/order": "A node reads a tensor that a later node computes.",
+    "graph/random": "A node generates random numbers.",
     "graph/states": "The graph and the names pair a state output with different inputs.",
     "graph/state-scales": "A quantized state is written with one scale and read with another.",
     "graph/training": "A node computes in training mode.",

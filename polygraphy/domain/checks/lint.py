@@ -320,14 +320,35 @@ def _lint_entry(
 
 
 def _training_nodes(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
-    """Yield warnings about nodes that an exporter writes if the program is in training mode."""
+    """Yield warnings about nodes that an exporter writes if the program is in training mode, and
+    about other nodes that generate random numbers."""
     for node, label in zip(graph.nodes, labels):
         if node.op == "BatchNormalization" and node.attribute("training_mode"):
-            message = (
-                "It computes in training mode, with the statistics of the batch. Export after"
-                " model.eval(), unless the program does this on purpose."
-            )
-            yield _lint_entry("graph/training", WARNING, message, (label,), node.op)
+            effect = "with the statistics of the batch"
+        elif node.op == "Dropout" and _drops_elements(graph, node):
+            effect = "so it replaces random elements by 0"
+        elif node.op.startswith("Random") or node.op in ("Bernoulli", "Multinomial"):
+            message = "It generates random numbers, so results differ in every run and backend."
+            yield _lint_entry("graph/random", WARNING, message, (label,), node.op)
+            continue
+        else:
+            continue
+        message = (
+            f"It computes in training mode, {effect}. Export after model.eval(), unless the"
+            " program does this on purpose."
+        )
+        yield _lint_entry("graph/training", WARNING, message, (label,), node.op)
+
+
+def _drops_elements(graph: Graph, node: Node) -> bool:
+    """Return whether a Dropout is always in training mode, with a ratio above 0."""
+    ratio, is_training = (
+        graph.constants[name].values if name in graph.constants else None
+        for name in (*node.inputs, "", "")[1:3]
+    )
+    if is_training is None or not np.all(is_training):
+        return False
+    return ratio is None or bool(np.any(ratio))
 
 
 def _states(graph: Graph) -> Iterator[LintEntry]:

@@ -20,7 +20,7 @@ Shape = Sequence["int | None"]
 Rule = Callable[[OperatorCall], Iterator[Violation]]
 
 ANY_RANK = 1 << 30
-_SHOWN = 4
+_SHOWN = 8
 """Values that a message names."""
 
 

@@ -241,7 +241,9 @@ class NodeLoss:
         if counted := self.rounded_integers:
             counts = counted.unequal_integers, counted.elements, counted.peak
             exact = limits.name, round(2 / limits.spacing)
-            return Fault("rounding", counted.name, precision.integers(counted.name, *counts, *exact))
+            return Fault(
+                "rounding", counted.name, precision.integers(counted.name, *counts, *exact)
+            )
         worst = max(self.results, key=lambda tensor_loss: tensor_loss.error, default=TensorLoss(""))
         loss = precision.rounding(self.op, worst.name, worst.error, limits.spacing / 2)
         return Fault("rounding", worst.name, loss)

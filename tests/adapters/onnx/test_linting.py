@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.fake import InlineIsolation
 from polygraphy.adapters.onnx.describe import facts
 from polygraphy.adapters.onnx.lint import linting
+from polygraphy.adapters.onnx.lint.fixed_shapes import fixed_shape_findings
 from polygraphy.adapters.onnx.lint.linting import NodeTrials, open_to_lint
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
@@ -528,3 +529,26 @@ def test_an_output_with_another_shape_than_declared_is_a_warning(
     entries = linted(tmp_path, model, {"x": np.ones((1, 4), np.float32)}).entries
     shapes = [entry.level for entry in entries if "is declared with shape" in entry.message]
     assert shapes == ([WARNING] if warns else [])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "need"),
+    [
+        ([1, 2, 6, 4], "'n' is 1"),
+        ([0, 2, 6, 4], ""),
+        ([-1, 8], ""),
+        ([3, 24], ""),
+        ([96], "'n' is 2"),
+    ],
+)
+def test_a_reshape_that_fits_one_size_of_a_dynamic_input_is_a_warning(
+    sizes: list[int], need: str
+) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[n,12,4] x) => (float y)'
+        " { r = Relu(x) y = Reshape(r,s) }"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array(sizes), "s"))
+    found = [entry.message for entry in fixed_shape_findings(model, ["r", "reshape"])]
+    contained = ", ".join(map(str, sizes))
+    assert found == ([f"It works only if {need}: 's' contains {contained}."] if need else [])

@@ -482,6 +482,34 @@ def test_a_file_of_the_other_branch_of_a_statement_is_a_constant_of_the_example(
     assert culprit["party"] == "model file"
 
 
+def test_other_nodes_prove_no_other_program_if_the_example_decides_which_nodes_exist() -> None:
+    file = exported(LOST)
+    file.graph.node[3].op_type = "Softsign"
+
+    def again(feed: Mapping[str, Any]) -> onnx.ModelProto:
+        return exported() if np.array_equal(feed["x"], FEED["x"]) else other_branch()
+
+    kept = found(file, evolve(PROGRAM, again=again))
+    assert kept.verdict == "inconclusive"
+    assert "decides which nodes" in kept.summary
+
+
+def test_an_operation_on_a_tensor_that_is_overwritten_does_not_accuse_the_program() -> None:
+    def add(first: Any, second: Any) -> Any:
+        return first + second if first.dtype == np.float32 else first
+
+    steps = {**PROGRAM.steps, "add": ("aten.add", ["leaky_relu", "x"], add)}
+    for changed, party in (({}, "program"), ({"write": "leaky_relu"}, "exporter")):
+        written = {
+            name: ("aten.copy_", [target], lambda array: array) for name, target in changed.items()
+        }
+        program = evolve(PROGRAM, steps={**steps, **written})
+        model = exported()
+        model.graph.node[2].op_type = "Sub"
+        [culprit] = found(model, program).culprits
+        assert culprit["party"] == party
+
+
 def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctly() -> None:
     again = evolve(PROGRAM, again=lambda feed: exported())
     [culprit] = found(exported(weight=WEIGHT * 2), again).culprits

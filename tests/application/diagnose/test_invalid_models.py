@@ -353,6 +353,32 @@ def test_results_that_a_device_saved_do_not_blame_an_undefined_cast(tmp_path: Pa
     assert culprit["remedy"]["command"] is None
 
 
+@pytest.mark.parametrize(
+    ("inner", "weights", "size"),
+    [
+        ("r = Relu(x) y = Reshape(r,s)", {"s": np.array([1, 2, 3])}, 1),
+        ("r = Relu(x) y = Add(r,p)", {"p": np.ones((5, 3), F)}, 5),
+        (
+            "z = Shape<start=0,end=1>(x) q = Mul(z,o) y = Reshape(k,q)",
+            {"k": np.arange(4, dtype=F), "o": np.array([4])},
+            1,
+        ),
+    ],
+)
+def test_a_size_of_the_example_is_found_by_a_run_with_that_size(
+    inner: str, weights: dict[str, Any], size: int
+) -> None:
+    shape = "2,3" if "Reshape(r" in inner else "t,3"
+    model = model_of(f"(float[n,{shape}] x) => (float[a,b,c] y) {{ {inner} }}", **weights)
+    model.opset_import[0].version = 15
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    feed = {"x": np.ones((3, 2, 3), F)}
+    culprit = blamed(model, OnnxrtParty(), data=[feed])
+    assert (culprit["party"], culprit["cause"]) == ("model", "constant")
+    fact = facts_of(culprit)["runs_with_kept_size"]
+    assert (fact["size"], f"{size}" in fact["shape"]) == (size, True)
+
+
 def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:
     model = model_of(
         "(float[n,c,h,w] x) => (float[n,4,i,j] y) { s = Div(x,d) y = Conv(s,k) }",

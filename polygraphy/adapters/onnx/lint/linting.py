@@ -33,6 +33,7 @@ from polygraphy.adapters.onnx.graph.growth import (
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, value_without_type
 from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, set_input_shapes, shapes_of
+from polygraphy.adapters.onnx.lint.fixed_shapes import fixed_shape_findings
 from polygraphy.adapters.onnx.lint.model_checks import find_model_violation
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
@@ -382,6 +383,7 @@ class OnnxLintedModel:
         self._labels = labels_of(graph)
         self._entries = list(NodeChecks(self._model).entries(self._labels))
         self._entries += _model_errors(self._model, {entry.message for entry in self._entries})
+        self._entries += fixed_shape_findings(self._model, self._labels)
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
         """Return the problems of the nodes, and with a trial also those of running the model.

@@ -258,13 +258,9 @@ class OnnxNarrowModel:
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._cast_selection(), is_trial=True)
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
-        self._narrow_tensors = {
-            name
-            for node in self._nodes
-            if node.output[0] in self._forms
-            for name, is_narrow in zip(node.output, self._forms[node.output[0]][1])
-            if is_narrow
-        }
+        forms = ((node.output, self._forms.get(node.output[0])) for node in self._nodes)
+        pairs = (pair for names, form in forms if form for pair in zip(names, form[1]))
+        self._narrow_tensors = {name for name, is_narrow in pairs if is_narrow}
         self.passes = list(
             dict.fromkeys(
                 name for node in self._nodes if self._is_cast(node) for name in _node_name(node)
@@ -377,7 +373,7 @@ class OnnxNarrowModel:
             weights = {}
             for position, (name, is_narrow) in enumerate(zip(node.input, takes)):
                 value = inputs[position] if position < len(inputs) else None
-                # An operator without the narrow type reads rounded results of other nodes, too.
+                # Also an operator without the narrow type reads rounded results.
                 if value is None or not (is_narrow or name in self._narrow_tensors):
                     continue
                 if name in self._weights:

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.changes.frozen_sizes import find_size_that_works
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import compute_part, cut_part
@@ -38,7 +39,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact, facts_of
-from polygraphy.domain.diagnosis.words import evidence, reasons
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies
 from polygraphy.domain.errors import PolygraphyException, UnavailableError
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import region_before
@@ -369,6 +370,11 @@ def _describe(
         cause = "attribute" if is_attribute else cause
     violation = evidence.undefined_result if is_undefined else evidence.breaks_specification
     notes = [violation(broken.node.message), *_layout_facts(case, broken), *notes]
+    if party == MODEL and not remedy.proven and (size := find_size_that_works(case, broken.node)):
+        cause, remedy = "constant", Remedy(None, False, remedies.KEEP_SIZE)
+        notes.insert(1, size)
+    if is_undefined and node.operator == "Dropout":
+        remedy = Remedy(None, False, remedies.EXPORT_IN_EVAL)
     tensor = next(iter(node.makes), None)
     return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
 

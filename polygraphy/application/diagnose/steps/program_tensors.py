@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.exported_again import (
     ReferenceExport,
     example_of,
+    export_for_example,
     feed_export,
 )
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
@@ -26,13 +28,16 @@ from polygraphy.application.diagnose.counterparts import (
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
+from polygraphy.application.diagnose.steps.file_of_program import other_examples
 from polygraphy.application.diagnose.wrong_nodes import judge_tensor
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
+    INCONCLUSIVE,
     MODEL,
     MODEL_FILE,
     Culprit,
+    DiagnosisResult,
     Remedy,
 )
 from polygraphy.domain.diagnosis.exported import (
@@ -44,6 +49,7 @@ from polygraphy.domain.diagnosis.exported import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
+from polygraphy.domain.diagnosis.twins import compare_twins
 from polygraphy.domain.diagnosis.words import (
     errors,
     evidence,
@@ -95,7 +101,48 @@ def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> Ste
 
 def explain_by_program_tensors(case: Case, comparison: ProgramComparison) -> StepOutcome:
     """Return the nodes that differ from the program, with causes."""
-    return _ProgramTensors(case, comparison).result()
+    return _doubt_other_program(case, comparison, _ProgramTensors(case, comparison).result())
+
+
+def _doubt_other_program(
+    case: Case, comparison: ProgramComparison, outcome: StepOutcome
+) -> StepOutcome:
+    """Return the outcome; an inconclusive one if it blames the file for its nodes, although the
+    exporter writes other nodes of the same program for another example."""
+    if not isinstance(outcome, Found) or not any(
+        culprit.party == MODEL_FILE and culprit.cause == "structure"
+        for culprit in outcome.result.culprits
+    ):
+        return outcome
+    if not _decides_nodes(comparison):
+        return outcome
+    try:
+        decided = comparison.program.decisions(comparison.feed)
+    except REFUSALS:
+        decided = []
+    statements = [decision.text for decision in decided if decision.follows_data]
+    culprits = [
+        evolve(culprit, remedy=Remedy(None, False, remedies.KEEP_BRANCH))
+        for culprit in outcome.result.culprits
+    ]
+    reason = program_evidence.example_decides_nodes(statements)
+    return evolve(outcome, result=DiagnosisResult(INCONCLUSIVE, culprits, reason=reason))
+
+
+def _decides_nodes(comparison: ProgramComparison) -> bool:
+    """Return whether the exporter of the file writes other nodes for another example."""
+    again = comparison.again
+    if again is None or again.exporter.dynamo:
+        return False
+    example = example_of(comparison.program, comparison.feed)
+    for feed in other_examples(example, again.exporter.sizes):
+        try:
+            export, *_ = export_for_example(comparison.program, feed, again.exporter)
+        except PolygraphyException:  # Not every example is valid.
+            continue
+        if compare_twins(export.graph, again.model.graph).has_other_nodes:
+            return True
+    return False
 
 
 class _ProgramTensors:
@@ -327,6 +374,8 @@ class _ProgramTensors:
         """Return the party at fault according to float64 formulas, and the reason."""
         facts: list[Fact] = []
         for node in nodes:
+            if not self._overwritten.isdisjoint(node.reads):
+                break  # The recorded value is older or newer than what the operation read.
             is_right = self._is_right(node)
             if is_right is None:
                 continue
@@ -344,6 +393,19 @@ class _ProgramTensors:
         ):
             facts.append(program_evidence.backend_follows_nodes(self._party.name))
         return EXPORTER, facts
+
+    @cached_property
+    def _overwritten(self) -> set[str]:
+        """Return the tensors of the program that an operation in place changes, also by a view."""
+        makers = {name: node for node in self._program.nodes for name in node.makes}
+        names: set[str] = set()
+        for node in self._program.nodes:
+            name = node.inputs[0] if node.operator.endswith("_") and node.inputs else ""
+            while name and name not in names:
+                names.add(name)
+                maker = makers.get(name)
+                name = maker.inputs[0] if maker is not None and maker.inputs else ""
+        return names
 
     def _is_right(self, node: Node) -> bool | None:
         """Return whether a program operation agrees with its float64 formula, or None.

@@ -292,7 +292,8 @@ def right_without_rewrites(rewrites: Sequence[str]) -> str:
 @fact
 def nodes_are_right(nodes: Sequence[str]) -> str:
     """Return the fact that each node is correct by itself."""
-    return f"Each of {list_some(nodes)} is correct by itself."
+    each = "" if len(nodes) == 1 else "Each of "
+    return f"{each}{list_some(nodes)} is correct by itself."
 
 
 @fact
@@ -507,6 +508,17 @@ def undefined_result(message: str) -> str:
 def accepts_more(party: str) -> str:
     """Return the fact that a backend accepts more than the specification."""
     return f"{party} runs the model: it accepts more than the specification allows."
+
+
+@fact
+def runs_with_kept_size(party: str, shape: str, size: int, constants: Sequence[str]) -> str:
+    """Return the fact that a backend runs the model if an input has another size, and the constant
+    that contains it, if it is known."""
+    held = repr(constants[0]) if constants else "a constant"
+    return (
+        f"With --input-shapes {shape}, {party} runs the model: {held} contains the size {size} of"
+        " the example with which it was exported."
+    )
 
 
 @fact

@@ -78,9 +78,7 @@ def rounding(op: str, tensor: str, error: float, explained: float) -> str:
 
 
 @fact
-def integers(
-    tensor: str, count: int, elements: int, largest: float, dtype: str, limit: int
-) -> str:
+def integers(tensor: str, count: int, elements: int, largest: float, dtype: str, limit: int) -> str:
     """Return the fact that a type rounds elements of a tensor of integers, such as positions."""
     return (
         f"{tensor!r} contains integers up to {largest:.10g}, and {count} of {elements} are rounded:"

@@ -274,6 +274,16 @@ def agrees_with_program_on_cpu(program: str, relative: float) -> str:
 
 
 @statement
+def example_decides_nodes(statements: Sequence[str]) -> str:
+    """Return why other nodes in a file do not prove that it comes from another program."""
+    lines = f" ({list_some(statements, worded=str)})" if statements else ""
+    return (
+        f"The example input decides which nodes this exporter writes{lines}. The file was exported"
+        " with a different example, or from a different program."
+    )
+
+
+@statement
 def random_weights(names: Sequence[str]) -> str:
     """Return why the results of a program with random weights prove nothing."""
     return (
