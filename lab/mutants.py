@@ -94,6 +94,7 @@ class Mutant:
 
 
 def _line_starts(text: bytes) -> list[int]:
+    """Return the byte at which each line starts, and the length of the text."""
     return list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
 
 
@@ -117,6 +118,7 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
     starts = _line_starts(text)
 
     def add(kind: str, node: ast.expr | ast.stmt, after: str) -> None:
+        """Append a mutant that replaces a node by other source text."""
         position = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
         first, last = starts[position[0] - 1] + position[1], starts[position[2] - 1] + position[3]
         mutants.append(Mutant(path, kind, *position, text[first:last].decode(), after))
@@ -153,7 +155,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Yield the kind of a change, what it replaces, and with what."""
+    """Yield each change of a node: its kind, the replaced node, and the new source."""
     if isinstance(node, ast.Compare):
         operators = [_FLIPPED[type(node.ops[0])](), *node.ops[1:]]
         changed = ast.Compare(node.left, operators, node.comparators)
@@ -178,6 +180,7 @@ class Commit:
     """
 
     def __init__(self, revision: str, folder: Path) -> None:
+        """Resolve a revision or path, and create the folder of its records."""
         self._source = Path(revision).resolve() if (Path(revision) / PACKAGE).is_dir() else None
         self.name = (
             self._source.name
@@ -213,7 +216,7 @@ class Commit:
         }
 
     def map_tests(self, lines: set[tuple[str, int]], jobs: int, *selected: str) -> None:
-        """Run the tests that words of pytest select once, and record which lines each reaches."""
+        """Run the selected tests once, and record the lines that each reaches."""
         if lines <= self._recorded_lines():
             return
         if not hasattr(sys, "monitoring"):
@@ -239,7 +242,7 @@ class Commit:
         (folder / "complete").touch()
 
     def _recorded_lines(self) -> set[tuple[str, int]]:
-        """Return the lines for which it is on record which tests reach them."""
+        """Return the lines for which a record of their tests exists."""
         folder = self.folder / "map"
         if not (folder / "complete").exists():
             return set()
@@ -247,7 +250,7 @@ class Commit:
         return {(path, int(line)) for line, _, path in (row.partition(" ") for row in rows)}
 
     def tests_of(self, lines: set[tuple[str, int]]) -> dict[tuple[str, int], list[str]]:
-        """Return the passing tests that reach each of the lines, the fastest first."""
+        """Return the passing tests that reach each line, fastest first."""
         folder = self.folder / "map"
         seconds: Counter[str] = Counter()
         failed: set[str] = set()
@@ -268,7 +271,7 @@ class Commit:
 
 
 def draw(sources: dict[str, str], seed: int, count: int) -> list[Mutant]:
-    """Draw lines by a seed, and one change of each."""
+    """Return one random change of each of some random lines."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for path, source in sorted(sources.items()):
         for mutant in find_mutants(path, source):
@@ -282,7 +285,7 @@ def draw(sources: dict[str, str], seed: int, count: int) -> list[Mutant]:
 def follow(
     mutants: Iterable[Mutant], before: dict[str, str], after: dict[str, str]
 ) -> list[Mutant]:
-    """Return those mutants whose lines another commit has as well, where it has them."""
+    """Return the mutants whose lines exist in another commit, at their place there."""
     followed = []
     for mutant in mutants:
         old, new = before[mutant.path].splitlines(), after.get(mutant.path, "").splitlines()
@@ -312,6 +315,7 @@ class Log:
     """What was found out so far, in a file if a path is given."""
 
     def __init__(self, path: Path | None) -> None:
+        """Read the outcomes of earlier calls from a file."""
         self._path, self._lock = path, threading.Lock()
         self._outcomes: dict[tuple[str, Mutant], Outcome] = {}
         self._fails: dict[tuple[str, str], bool] = {}
@@ -323,15 +327,17 @@ class Log:
                 self._fails[row["commit"], row["test"]] = row["fails"]
 
     def add(self, outcome: Outcome) -> None:
+        """Keep an outcome."""
         self._outcomes[outcome.commit, outcome.mutant] = outcome
         self._append(asdict(outcome))
 
     def add_test(self, commit: str, test: str, fails: bool) -> None:
-        """Keep whether a test fails without a mutant."""
+        """Record whether a test fails without a mutant."""
         self._fails[commit, test] = fails
         self._append({"commit": commit, "test": test, "fails": fails})
 
     def _append(self, row: dict[str, Any]) -> None:
+        """Append a row to the file, if there is one."""
         if self._path:
             with self._lock, self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
@@ -341,7 +347,7 @@ class Log:
         return self._fails.get((commit, test))
 
     def outcome(self, commit: str, mutant: Mutant) -> Outcome:
-        """Return the outcome of a mutant, which a test that always fails does not decide."""
+        """Return the outcome of a mutant, without tests that always fail."""
         outcome = self._outcomes.get((commit, mutant))
         if outcome is None or self.fails(commit, outcome.killer):
             return Outcome(commit, mutant, NOT_RUN, 0)
@@ -366,6 +372,7 @@ class Side:
         mapped: Commit,
         places: Sequence[Mutant],
     ) -> None:
+        """Collect the tests of each mutant from the record of a commit."""
         self.commit, self.mutants = commit, mutants
         self._clean = _compile_tree(commit.copy("clean"))
         self._trees: SimpleQueue[Path] = SimpleQueue()
@@ -377,12 +384,12 @@ class Side:
             self._tests = [_matching(tests, existing) for tests in self._tests]
 
     def tests(self, index: int, log: Log) -> list[str]:
-        """Return the tests of a mutant, without those that fail anyway."""
+        """Return the tests of a mutant, without those that always fail."""
         return [test for test in self._tests[index] if not log.fails(self.commit.name, test)]
 
     @contextmanager
     def tree(self) -> Iterator[Path]:
-        """Lend a copy of the commit."""
+        """Lend the path of an unused copy of the commit."""
         try:
             tree = self._trees.get_nowait()
         except Empty:
@@ -398,13 +405,14 @@ class Side:
 
 
 def judge(sides: Sequence[Side], settings: Settings, log: Log) -> list[list[Outcome]]:
-    """Run the tests that reach each mutant, in each commit, one mutant after the other.
+    """Run the tests of each mutant in each commit, and return the outcomes of each commit.
 
     A test that fails without the mutant as well does not count: it is left out, and the mutants
     that it seemed to kill are tried again.
     """
 
     def run(item: tuple[Side, int]) -> None:
+        """Try one mutant, and log the outcome."""
         side, index = item
         mutant = side.mutants[index]
         if time.monotonic() > settings.end:
@@ -417,6 +425,7 @@ def judge(sides: Sequence[Side], settings: Settings, log: Log) -> list[list[Outc
         print(sign, end="", file=sys.stderr, flush=True)
 
     def check(item: tuple[Side, list[str]]) -> None:
+        """Log which of some tests fail without a mutant."""
         side, tests = item
         with side.tree() as tree:
             failing = _failing(tests, tree, settings)
@@ -424,6 +433,7 @@ def judge(sides: Sequence[Side], settings: Settings, log: Log) -> list[list[Outc
             log.add_test(side.commit.name, test, test in failing)
 
     def results() -> list[list[Outcome]]:
+        """Return the outcome of each mutant, for each side."""
         return [[log.outcome(side.commit.name, m) for m in side.mutants] for side in sides]
 
     with ThreadPoolExecutor(settings.jobs) as pool:
@@ -456,6 +466,7 @@ _KILLERS = 8
 def _try(
     commit: str, mutant: Mutant, tests: Sequence[str], tree: Path, settings: Settings
 ) -> Outcome:
+    """Return the outcome of the tests of one mutant."""
     if not tests:
         return Outcome(commit, mutant, UNREACHED, 0)
     path = tree / mutant.path
@@ -508,7 +519,7 @@ def _run_tests(
 
 
 def _failing(tests: Sequence[str], tree: Path, settings: Settings) -> set[str]:
-    """Return those of the tests that fail without a mutant."""
+    """Return the tests that fail without a mutant."""
     if not tests:
         return set()
     _, output = _run_tests(tests, tree, 20 * settings.timeout)
@@ -529,7 +540,7 @@ def _collect(tree: Path) -> list[str]:
 
 
 def _matching(tests: Sequence[str], existing: Sequence[str]) -> list[str]:
-    """Return the tests of these names that exist; of a function with other cases, all of them."""
+    """Return the existing tests with these names; for other parameters, the whole function."""
     present = set(existing)
     functions: dict[str, list[str]] = {}
     for test in existing:
@@ -542,19 +553,20 @@ def _matching(tests: Sequence[str], existing: Sequence[str]) -> list[str]:
 
 
 def _copy(source: Path, target: Path) -> Path:
-    """Copy a tree, with the times of its files: bytecode remains valid."""
+    """Copy a tree with its file times, so that bytecode remains valid; return the copy."""
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(source, target, symlinks=True))
 
 
 def _compile_tree(tree: Path) -> Path:
-    """Compile the product of a copy, so that no mutant waits for it."""
+    """Compile the package of a copy in advance, and return the copy."""
     command = [sys.executable, "-m", "compileall", "-q", "-j", "0", PACKAGE]
     subprocess.run(command, cwd=tree, env=_environment(tree), check=False)
     return tree
 
 
 def _pytest(*options: str) -> list[str]:
+    """Return the command that runs pytest with some options."""
     return [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", *options]
 
 
@@ -567,6 +579,7 @@ def _environment(tree: Path) -> dict[str, str]:
 
 
 def _json_lines(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of files with a JSON object per line."""
     for path in sorted(paths):
         for line in path.read_text(encoding="utf-8").splitlines():
             # A killed process may have written only a part of its last line.
@@ -575,6 +588,7 @@ def _json_lines(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 
 def _git(*words: str) -> str:
+    """Return the output of a Git command; exit with its message if it fails."""
     run = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(run.stderr.strip())
@@ -582,6 +596,7 @@ def _git(*words: str) -> str:
 
 
 def _report(title: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Print the counts and survivors of a commit, and return them with all outcomes."""
     counts = Counter(outcome.result for outcome in outcomes)
     print(f"{title}: {len(outcomes)} mutants:", ", ".join(f"{n} {r}" for r, n in counts.items()))
     for outcome in outcomes:
@@ -612,12 +627,13 @@ def _compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> None:
 
 
 def _abridge(text: str) -> str:
+    """Return a text on one line of at most 100 characters."""
     joined = " ".join(text.split())
     return joined if len(joined) <= 100 else joined[:97] + "..."
 
 
 def main() -> int:
-    """Draw mutants, run the tests of one commit or two, and print what survives."""
+    """Draw mutants, run the tests of one or two commits, and print the survivors."""
     parser = argparse.ArgumentParser(description="Count the mutants that the tests do not notice.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=30)

@@ -34,12 +34,14 @@ class _Recorder:
     """Collects the lines reached since the last test began, and writes them as one record."""
 
     def __init__(self, folder: str, root: str) -> None:
+        """Read the wanted lines from a folder."""
         self._folder = folder
         self._wanted = _read_lines(os.path.join(folder, LINES), root)  # noqa: PTH118
         self._test = ""
         self._reached: set[tuple[str, int]] = set()
 
     def start(self) -> None:
+        """Start to watch functions that have wanted lines."""
         self._monitoring = monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         events = monitoring.events
         monitoring.use_tool_id(_TOOL, "mutants")
@@ -48,6 +50,7 @@ class _Recorder:
         monitoring.set_events(_TOOL, events.PY_START)
 
     def _enter_function(self, code: Any, _offset: int) -> Any:
+        """Watch the lines of a function if any is wanted; return DISABLE for its calls."""
         wanted = self._wanted.get(code.co_filename)
         if wanted and any(line in wanted for _, _, line in code.co_lines()):
             events = self._monitoring.events
@@ -55,6 +58,7 @@ class _Recorder:
         return self._monitoring.DISABLE
 
     def _reach(self, code: Any, line: int) -> Any:
+        """Record a wanted line; return DISABLE for other lines."""
         name = self._wanted[code.co_filename].get(line)
         if name is None:
             return self._monitoring.DISABLE
@@ -62,17 +66,17 @@ class _Recorder:
         return None
 
     def enter(self, test: str) -> None:
-        """Begin with another test."""
+        """Record what was reached for the last test, and start another."""
         self.write()
         self._test = test
 
     def forget(self) -> None:
-        """Begin anew in a fork, which inherits what its parent has reached."""
+        """Start without lines in a fork, which inherits those of its parent."""
         self._reached = set()
         self._test = ""
 
     def write(self) -> None:
-        """Append what was reached since the last record."""
+        """Append the lines reached since the last record to a file."""
         test = self._test or os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
         if test and self._reached:
             _append(f"{self._folder}/lines-{os.getpid()}.jsonl", test=test, lines=self._reached)
@@ -80,7 +84,7 @@ class _Recorder:
 
 
 def _read_lines(path: str, root: str) -> dict[str, dict[int, str]]:
-    """Return the path that the records have for each line of the absolute path of each file."""
+    """Return the recorded path of each line, by the absolute path of its file."""
     wanted: dict[str, dict[int, str]] = {}
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         for row in file:
@@ -90,6 +94,7 @@ def _read_lines(path: str, root: str) -> dict[str, dict[int, str]]:
 
 
 def _append(path: str, **row: Any) -> None:
+    """Append a row to a file of JSON lines."""
     import json  # Imported here, because many commands in tests do not need it.
 
     text = json.dumps({k: sorted(v) if isinstance(v, set) else v for k, v in row.items()})
@@ -98,12 +103,13 @@ def _append(path: str, **row: Any) -> None:
 
 
 def write_lines(folder: str, lines: Iterable[tuple[str, int]]) -> None:
-    """Write the file that says which lines are recorded."""
+    """Write the list of lines to record."""
     with open(os.path.join(folder, LINES), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
         file.writelines(f"{line} {path}\n" for path, line in sorted(lines))
 
 
 def _install() -> _Recorder:
+    """Start a recorder for this process and its forks, and return it."""
     recorder = _Recorder(os.environ[FOLDER], os.environ[ROOT])
     recorder.start()
     os.register_at_fork(after_in_child=recorder.forget)
@@ -111,6 +117,7 @@ def _install() -> _Recorder:
     leave = os._exit
 
     def exit_after_writing(status: int) -> Any:
+        """Write the records, then leave the process with a status."""
         recorder.write()
         leave(status)
 
@@ -125,13 +132,13 @@ RECORDER = _install() if FOLDER in os.environ and hasattr(sys, "monitoring") els
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Begin with a test, before its fixtures are set up."""
+    """Start the record of a test, before its fixtures are set up."""
     if RECORDER:
         RECORDER.enter(nodeid)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Write down how a test ended, in the process that ran it."""
+    """Append the outcome of a test, in the process that ran it."""
     if RECORDER and not hasattr(report, "node"):
         # A report with this attribute was sent by a worker, which has already recorded it.
         _append(

@@ -60,7 +60,7 @@ class Drawn:
         self.runs, self.diagnoses = self._oracle_options()
 
     def _oracle_options(self) -> tuple[list[str], list[str]]:
-        """Return the options of `run` and of `diagnose` for what the model is compared with."""
+        """Return the options of `run` and of `diagnose` that name the reference."""
         if self.oracle == "backends":
             return ["--onnxrt", "--onnx"], ["--onnxrt", "--onnx"]
         if self.oracle == "named":
@@ -85,7 +85,7 @@ class Drawn:
 
 
 def _model(rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
-    """Return a healthy model, and its kind."""
+    """Return a healthy model and the name of its kind."""
     kind = str(rng.choice(["host", "host", "joined", "filled", "quantized"]))
     if kind == "host":
         return host(rng), kind
@@ -95,7 +95,7 @@ def _model(rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
 
 
 def _faulty(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
-    """Return the model with one or two faults, or itself if none can be planted."""
+    """Return a copy with one or two faults and their names, or the model if none fits."""
     faulty, kinds = model, []
     for _ in range(1 + int(rng.random() < 0.3)):
         kind = str(rng.choice(list(PLANTS)))
@@ -120,7 +120,7 @@ def _example(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, np.n
 
 
 def contradictions(case: Drawn) -> Iterator[str]:
-    """Yield what does not fit together about a case."""
+    """Yield each contradiction between the commands of a case, as a sentence."""
     ran = run(["run", case.path, *case.runs, *case.data, *case.tolerance], case.folder)
     judged = run(["run", case.path, *case.runs, *case.data, *AUTO], case.folder)
     if -signal.SIGSEGV in (ran.code, judged.code):
@@ -143,14 +143,14 @@ def contradictions(case: Drawn) -> Iterator[str]:
 
 
 def _commands_under(done: Done, title: str) -> list[str]:
-    """Return the commands that a command printed behind a title."""
+    """Return the commands that a command printed after a title."""
     lines = [line.strip().partition(" ") for line in done.out.splitlines()]
     commands = [command.strip() for word, _, command in lines if word == title]
     return list(dict.fromkeys(command for command in commands if command.startswith("polygraphy ")))
 
 
 def _check_next(case: Drawn, line: str, diagnosis: Done) -> Iterator[str]:
-    """Yield whether the next command passes what the diagnosis fails, or does not run."""
+    """Yield a sentence if the next command passes a failed diagnosis, or does not run."""
     done = run_line(line, case.folder)
     if done.code not in (0, 1, 4):
         yield f"next {line}: {done.code} {done.out[-300:]}"
@@ -159,9 +159,7 @@ def _check_next(case: Drawn, line: str, diagnosis: Done) -> Iterator[str]:
 
 
 def _check_names(diagnosis: Done, line: str) -> Iterator[str]:
-    """Yield whether a FIX copies nodes that no sentence names, or leaves out nodes that one does:
-    what is named, applied alone, has to make the outputs match.
-    """
+    """Yield a sentence for each node that is in a FIX or in a sentence, but not in both:"""
     if (
         "makes all outputs match" not in diagnosis.out
         and "make all outputs match" not in diagnosis.out
@@ -178,7 +176,7 @@ def _check_names(diagnosis: Done, line: str) -> Iterator[str]:
 
 
 def _check_fix(case: Drawn, line: str, words: list[str]) -> Iterator[str]:
-    """Yield whether a FIX does not run, or its result does not match."""
+    """Yield a sentence if a FIX does not run, or its result does not match."""
     fresh = case.folder.with_name(f"{case.folder.name}-fix")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(case.folder, fresh)
@@ -200,7 +198,7 @@ def _check_fix(case: Drawn, line: str, words: list[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run the cases of the command line; return 1 if anything contradicts."""
+    """Run the cases of the command line; return 1 if commands contradict each other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="first seed; each case has its own")
     parser.add_argument("--cases", type=int, default=100)

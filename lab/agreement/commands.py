@@ -39,7 +39,7 @@ def run(words: Sequence[str], folder: Path) -> Done:
 
 
 def _run(words: Sequence[str], folder: Path, output: int) -> None:
-    """Run a command in this process, and end it."""
+    """Run a command in this process, write its result to a file descriptor, and exit."""
     import signal
 
     code = 1
@@ -61,7 +61,7 @@ def _run(words: Sequence[str], folder: Path, output: int) -> None:
 
 
 def run_line(line: str, folder: Path) -> Done:
-    """Run a line as a shell reads it: its commands in order, until one fails."""
+    """Run the commands of a shell line in order, until one fails; return the last result."""
     with tempfile.TemporaryDirectory() as scratch:
         shim, words = Path(scratch, "polygraphy"), Path(scratch, "words")
         shim.write_text(_SHIM)

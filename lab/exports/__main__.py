@@ -37,7 +37,7 @@ NONE = "nobody"
 
 
 def write_export(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
-    """Write a program, and what an exporter makes of it."""
+    """Write a program to a folder, and return the model that an exporter creates."""
     module, args = program.make()
     path = folder / f"{program.name}-{kind}.onnx"
     if program.name != "if":
@@ -50,7 +50,7 @@ def write_export(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
 
 
 def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> list[Any]:
-    """Return what ONNX Runtime makes of some data."""
+    """Return the outputs of a model in ONNX Runtime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -59,33 +59,34 @@ def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> list[Any]:
     return session.run(None, feed)
 
 
-def off(values: list[Any], expected_values: list[Any]) -> float:
-    """Return how far outputs are apart, relative to their size."""
-    apart = []
+def relative_error(values: list[Any], expected_values: list[Any]) -> float:
+    """Return the largest error of outputs, relative to their size."""
+    errors = []
     for a, b in zip(values, expected_values):
         if a.shape != b.shape or a.dtype != b.dtype:
             return np.inf
         size = np.sqrt(np.mean(np.square(b.astype(float)))) + 1e-30
-        apart.append(float(np.abs(a.astype(float) - b).max(initial=0) / size))
-    return max(apart, default=0.0)
+        errors.append(float(np.abs(a.astype(float) - b).max(initial=0) / size))
+    return max(errors, default=0.0)
 
 
 class Suite:
     """Counts verdicts."""
 
     def __init__(self, folder: Path) -> None:
+        """Create a suite whose models and reports go into a folder."""
         self.folder = folder
         self.counts: Counter[str] = Counter()
 
     def healthy(self, program: Program, kind: str) -> onnx.ModelProto | None:
-        """Diagnose an export as it is; return it if it is right."""
+        """Diagnose an unchanged export; return it if it is correct, otherwise None."""
         name = f"{program.name}-{kind}"
         try:
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
                 model = write_export(program, kind, self.folder)
         except Exception as error:  # Exporters can raise anything.
-            self.said(f"{name:40} not exported: {type(error).__name__} {str(error)[:80]!r}")
+            self.print_now(f"{name:40} not exported: {type(error).__name__} {str(error)[:80]!r}")
             return None
         with torch.no_grad():
             module, args = program.make()
@@ -94,28 +95,28 @@ class Suite:
         leaves = [tensor.numpy() for tensor in torch.utils._pytree.tree_leaves(module_outputs)]
         feed = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, data)}
         try:
-            is_wrong = off(outputs(model, feed), leaves) > 1e-3
+            is_wrong = relative_error(outputs(model, feed), leaves) > 1e-3
         except Exception as error:
-            self.said(f"{name:40} not run: {str(error)[:80]!r}")
+            self.print_now(f"{name:40} not run: {str(error)[:80]!r}")
             return None
         expected = program.wrong if is_wrong else ""
         group = "public" if program.wrong else "healthy"
         if program.wrong and not is_wrong:
-            self.said(f"{name:40} right in this release")
+            self.print_now(f"{name:40} right in this release")
         if is_wrong and not program.wrong:
-            self.said(f"{name:40} wrong, and not known to be")
+            self.print_now(f"{name:40} wrong, and not known to be")
         self.judge(group, name, f"{name}.onnx", feed if program.wrong else None, expected)
         return None if is_wrong else model
 
     def planted(self, program: Program, kind: str, model: onnx.ModelProto) -> None:
-        """Diagnose faults."""
+        """Diagnose an export with each fault that can be planted."""
         _, args = program.make()
         feed = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, args)}
         expected = outputs(model, feed)
         for fault in faults(model):
             name = f"{program.name}-{kind}-{fault.name}"
             try:
-                is_seen = off(outputs(fault.model, feed), expected) > 1e-2
+                is_seen = relative_error(outputs(fault.model, feed), expected) > 1e-2
             except Exception:  # Some changes make the model invalid.
                 continue
             if not is_seen:
@@ -126,7 +127,7 @@ class Suite:
     def judge(
         self, group: str, name: str, model: str, feed: Any, wrong: str, causes: Any = ()
     ) -> None:
-        """Run a diagnosis, and count whether it says what it should."""
+        """Run a diagnosis, and count whether its verdict is the expected one."""
         kind = "dynamo" if "-dynamo" in name else "older"
         program = name.partition(f"-{kind}")[0]
         words = f"{self.folder / model} --torch {self.folder}/{program}-{kind}.pt2"
@@ -157,23 +158,23 @@ class Suite:
             is_right = is_right and (not causes or culprits[0]["cause"] in causes)
         self.counts[f"{group} {'right' if is_right else 'WRONG'}"] += 1
         mark = "" if is_right else f"  expected {wrong or NONE} {causes or ''}"
-        self.said(f"{name:46} {seconds:5.1f} s  code {code} {culprit_text or 'nobody'}{mark}")
+        self.print_now(f"{name:46} {seconds:5.1f} s  code {code} {culprit_text or 'nobody'}{mark}")
         if not is_right:
-            self.said(f"      {document.get('reason', '')} {err.strip()[-400:]}")
+            self.print_now(f"      {document.get('reason', '')} {err.strip()[-400:]}")
             for culprit in culprits:
-                self.said("      " + " ".join(culprit["evidence"])[:600])
+                self.print_now("      " + " ".join(culprit["evidence"])[:600])
 
     def drawn(self, seed: int, per_kind: int) -> None:
-        """Diagnose drawn programs."""
+        """Diagnose random programs."""
         varied = varied_cases(self.folder, seed, per_kind)
         for case in itertools.chain(drawn_cases(self.folder, seed, per_kind), varied):
             group = "drawn healthy" if not case.party else f"drawn {case.party}"
             wrong = case.judge()
             self.counts[f"{group} {'WRONG' if wrong else 'right'}"] += 1
-            self.said(f"{case.name:46} {wrong or 'right'} {case.words if wrong else ''}")
+            self.print_now(f"{case.name:46} {wrong or 'right'} {case.words if wrong else ''}")
 
-    def said(self, text: str) -> None:
-        """Print at once."""
+    def print_now(self, text: str) -> None:
+        """Print a text without delay."""
         print(text, flush=True)
 
 
@@ -190,7 +191,7 @@ def programs_of_part(only: str) -> Iterator[Program]:
 
 
 def main() -> int:
-    """Export, diagnose, count; 1 where something was wrong."""
+    """Export, diagnose and count; return 1 if a verdict is wrong."""
     parser = argparse.ArgumentParser(prog="exports", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--only", default="", help="networks, operators, public, libraries, drawn or a name"

@@ -14,7 +14,7 @@ from polygraphy.logger import G_LOGGER
 
 
 def run_diagnose(words: str) -> tuple[int, dict[str, Any], str]:
-    """Run `polygraphy diagnose`; return its exit code, its JSON, and what else it printed."""
+    """Run `polygraphy diagnose`; return its exit code, its JSON document and other output."""
     out, err = io.StringIO(), io.StringIO()
     sys.argv = shlex.split(f"polygraphy diagnose {words} --format json")
     with G_LOGGER.preserve(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

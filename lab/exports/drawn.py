@@ -74,33 +74,40 @@ _OF_SIZES = {"loop", "length", "positions", "largest", "table", "pooled"}
 
 
 def _checkpoint(net: Any) -> None:
+    """Change all weights of a network, as another checkpoint does."""
     for parameter in net.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape)
 
 
 def _one_weight(net: Any) -> None:
+    """Change one row of the weight of the third layer of a network."""
     net.layers[2].weight.data[3] += 1
 
 
 def _statistics(net: Any) -> None:
+    """Change the running mean and variance of the norm of a network."""
     net.norm.running_mean += 1
     net.norm.running_var *= 2
 
 
 def _missing(net: Any) -> None:
+    """Replace the fourth layer of a network by an identity."""
     net.layers[3] = torch.nn.Identity()
 
 
 def _added(net: Any) -> None:
+    """Add a Tanh after the fourth layer of a network."""
     net.layers[3] = torch.nn.Sequential(net.layers[3], torch.nn.Tanh())
 
 
 def _scaled(net: Any) -> None:
+    """Scale the data that a network reads to -1 to 1."""
     forward = net.forward
     net.forward = lambda data: forward(data * 2 - 1)
 
 
 def _after(net: Any) -> None:
+    """Add a softmax after a network."""
     forward = net.forward
     net.forward = lambda data: torch.softmax(forward(data), -1)
 
@@ -128,7 +135,7 @@ class Drawn:
     lines: range = range(0)
 
     def judge(self) -> str:
-        """Return what is wrong with a diagnosis; empty if it is right."""
+        """Return the mistake of a diagnosis as text; empty if there is none."""
         code, document, err = run_diagnose(self.words)
         culprits = document.get("culprits", [])
         name = f"code {code} {[(c['party'], c['cause'], c.get('origin')) for c in culprits]} {err}"
@@ -148,7 +155,7 @@ class Drawn:
 
 
 def drawn_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
-    """Write and yield cases: each kind so many times, and one healthy file for each."""
+    """Write and yield cases: a number of each kind, and a healthy file for each."""
     rng = np.random.default_rng(seed)
     for kind in [*FROZEN, *OTHERS] * per_kind:
         place = folder / f"{seed}-{kind.replace(' ', '-')}-{rng.integers(1 << 30)}"
@@ -157,7 +164,7 @@ def drawn_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
 
 
 def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
-    """Return a drawn program, and the lines of what its example decides."""
+    """Return the source of a random program, and the lines that its example decides."""
     lines, own_lines = _HEAD.splitlines(), range(0)
     at = int(rng.integers(1, 5))
     for number in range(int(rng.integers(at + 1, 7))):
@@ -215,6 +222,7 @@ def other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
 
 
 def _array(rng: np.random.Generator, length: int) -> Any:
+    """Return two random sequences of a length, as a tensor."""
     return torch.from_numpy(rng.random((2, length, WIDTH)).astype(np.float32))
 
 
@@ -236,7 +244,7 @@ def export(net: Any, example: Any, path: Path, **options: Any) -> None:
 
 
 def is_seen(path: Path, net: Any, data: Any) -> bool:
-    """Return whether a file does not compute what its program does: other sizes may be the same."""
+    """Return whether the outputs of a file differ from those of its program."""
     import onnxruntime
 
     try:
@@ -248,7 +256,7 @@ def is_seen(path: Path, net: Any, data: Any) -> bool:
 
 
 def diagnosed_words(place: Path, name: str, data: Any) -> str:
-    """Save the data, and return the words of a diagnosis of a file with its program."""
+    """Save the data, and return the arguments of `diagnose` for a file and its program."""
 
     from polygraphy.json import save_json
 

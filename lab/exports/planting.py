@@ -23,8 +23,8 @@ class Fault:
     causes: tuple[str, ...]
 
 
-def weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> bool:
-    """Change a weight that one node reads."""
+def change_weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> bool:
+    """Change a weight that a single node reads; return whether there is one."""
     if sum(name in node.input for node in model.graph.node) != 1:
         return False
     for tensor in model.graph.initializer:
@@ -36,37 +36,40 @@ def weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> b
     return False
 
 
-def setting(node: onnx.NodeProto, name: str, value: Any) -> bool:
-    """Change an attribute."""
+def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> bool:
+    """Set an attribute of a node; return True."""
     kept_attributes = [attribute for attribute in node.attribute if attribute.name != name]
     del node.attribute[:]
     node.attribute.extend([*kept_attributes, helper.make_attribute(name, value)])
     return True
 
 
-def _of_weight(position: int, change: Callable[[Any], Any]) -> Edit:
+def _weight_edit(position: int, change: Callable[[Any], Any]) -> Edit:
+    """Return an edit that changes a weight of a node, by the position of the input."""
     return lambda model, node: (
-        len(node.input) > position and weight(model, node.input[position], change)
+        len(node.input) > position and change_weight(model, node.input[position], change)
     )
 
 
-def _swap_axes(position: int, first: int, second: int) -> Edit:
-    """Swap two axes of the same size of a weight."""
+def _swap_axes_edit(position: int, first: int, second: int) -> Edit:
+    """Return an edit that swaps two axes of a weight, if they have the same size."""
 
     def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        """Swap the axes of the weight of a node; return whether the node has such axes."""
         shapes = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
         shape = shapes.get(node.input[position], [])
         if len(shape) < 2 or shape[first] != shape[second] or shape[first] == 1:
             return False
-        return weight(model, node.input[position], lambda a: np.swapaxes(a, first, second))
+        return change_weight(model, node.input[position], lambda a: np.swapaxes(a, first, second))
 
     return edit
 
 
-def _of_another(position: int) -> Edit:
-    """Take the weight of another node of the same operator."""
+def _borrowed_weight_edit(position: int) -> Edit:
+    """Return an edit that copies the weight of another node of the same operator."""
 
     def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        """Copy the weight of another node to this node; return whether one has the same shape."""
         weights = {tensor.name: tensor for tensor in model.graph.initializer}
         own_weight = weights.get(node.input[position])
         for other_node in model.graph.node if own_weight is not None else ():
@@ -77,23 +80,25 @@ def _of_another(position: int) -> Edit:
                 other_weight = weights.get(other_node.input[position])
                 if other_weight is not None and other_weight.dims == own_weight.dims:
                     array = numpy_helper.to_array(other_weight)
-                    return weight(model, own_weight.name, lambda _, array=array: array)
+                    return change_weight(model, own_weight.name, lambda _, array=array: array)
         return False
 
     return edit
 
 
-def _number(change: Callable[[Any], Any]) -> Edit:
-    """Change a number that an exporter wrote."""
+def _scalar_edit(change: Callable[[Any], Any]) -> Edit:
+    """Return an edit that changes a scalar written by an exporter."""
 
     def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        """Change a scalar that a node reads; return whether it reads one."""
         numbers = {tensor.name for tensor in model.graph.initializer if not tensor.dims}
-        return any(name in numbers and weight(model, name, change) for name in node.input)
+        return any(name in numbers and change_weight(model, name, change) for name in node.input)
 
     return edit
 
 
-def _dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+def _add_dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+    """Add a Dropout in training mode after a node; return True."""
     model.graph.initializer.append(numpy_helper.from_array(np.array(True), "_training"))
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.3), "_ratio"))
     new_node = helper.make_node(
@@ -104,8 +109,11 @@ def _dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _operator(op: str) -> Edit:
+def _operator_edit(op: str) -> Edit:
+    """Return an edit that replaces the operator of a node."""
+
     def edit(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        """Replace the operator of a node, without its attributes; return True."""
         node.op_type = op
         del node.attribute[:]
         return True
@@ -113,55 +121,59 @@ def _operator(op: str) -> Edit:
     return edit
 
 
-def _swapped(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+def _reverse_inputs(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+    """Reverse the inputs of a node; return whether it has several."""
     node.input[:] = [*node.input][::-1]
     return len(node.input) > 1
 
 
-def _set(**attributes: Any) -> Edit:
+def _attribute_edit(**attributes: Any) -> Edit:
+    """Return an edit that sets attributes of a node."""
+
     def edit(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
-        return all(setting(node, name, value) for name, value in attributes.items())
+        """Set the attributes of a node; return True."""
+        return all(set_attribute(node, name, value) for name, value in attributes.items())
 
     return edit
 
 
 KINDS: list[tuple[str, str, Edit, tuple[str, ...]]] = [
-    ("scaled", "Conv", _of_weight(1, lambda a: a * 1.05), ("weight",)),
-    ("bias", "Conv", _of_weight(2, lambda a: a + 0.5), ("weight",)),
-    ("channels", "Conv", _swap_axes(1, 0, 1), ("weight",)),
-    ("kernel", "Conv", _swap_axes(1, -1, -2), ("weight",)),
-    ("other", "Conv", _of_another(1), ("weight",)),
-    ("transposed", "MatMul", _swap_axes(1, 0, 1), ("weight",)),
-    ("transposed", "Gemm", _swap_axes(1, 0, 1), ("weight",)),
-    ("other", "MatMul", _of_another(1), ("weight",)),
-    ("other", "Gemm", _of_another(1), ("weight",)),
-    ("rolled", "Gather", _of_weight(0, lambda a: np.roll(a, 1, 0)), ("weight",)),
-    ("reversed", "LSTM", _of_weight(2, lambda a: a[:, ::-1]), ("weight",)),
-    ("biases", "LSTM", _of_weight(3, lambda a: a[:, ::-1]), ("weight",)),
-    ("reversed", "GRU", _of_weight(1, lambda a: a[:, ::-1]), ("weight",)),
-    ("squared", "Mul", _number(lambda a: a * a), ("weight",)),
-    ("squared", "Div", _number(lambda a: a * a), ("weight",)),
-    ("flipped", "ConvTranspose", _of_weight(1, lambda a: a[..., ::-1]), ("weight",)),
-    ("rows", "MatMul", _of_weight(1, lambda a: a[::-1]), ("weight",)),
-    ("rows", "Gemm", _of_weight(1, lambda a: a[::-1]), ("weight",)),
-    ("gates", "LSTM", _of_weight(2, lambda a: a * 1.3), ("weight",)),
-    ("gates", "GRU", _of_weight(1, lambda a: a * 1.3), ("weight",)),
-    ("epsilon", "LayerNormalization", _set(epsilon=0.05), ("epsilon", "attribute")),
-    ("scale", "LayerNormalization", _of_weight(1, lambda a: a * 1.2), ("weight",)),
-    ("axis", "Softmax", _set(axis=1), ("attribute", "translation")),
-    ("corners", "Resize", _set(coordinate_transformation_mode="asymmetric"),
+    ("scaled", "Conv", _weight_edit(1, lambda a: a * 1.05), ("weight",)),
+    ("bias", "Conv", _weight_edit(2, lambda a: a + 0.5), ("weight",)),
+    ("channels", "Conv", _swap_axes_edit(1, 0, 1), ("weight",)),
+    ("kernel", "Conv", _swap_axes_edit(1, -1, -2), ("weight",)),
+    ("other", "Conv", _borrowed_weight_edit(1), ("weight",)),
+    ("transposed", "MatMul", _swap_axes_edit(1, 0, 1), ("weight",)),
+    ("transposed", "Gemm", _swap_axes_edit(1, 0, 1), ("weight",)),
+    ("other", "MatMul", _borrowed_weight_edit(1), ("weight",)),
+    ("other", "Gemm", _borrowed_weight_edit(1), ("weight",)),
+    ("rolled", "Gather", _weight_edit(0, lambda a: np.roll(a, 1, 0)), ("weight",)),
+    ("reversed", "LSTM", _weight_edit(2, lambda a: a[:, ::-1]), ("weight",)),
+    ("biases", "LSTM", _weight_edit(3, lambda a: a[:, ::-1]), ("weight",)),
+    ("reversed", "GRU", _weight_edit(1, lambda a: a[:, ::-1]), ("weight",)),
+    ("squared", "Mul", _scalar_edit(lambda a: a * a), ("weight",)),
+    ("squared", "Div", _scalar_edit(lambda a: a * a), ("weight",)),
+    ("flipped", "ConvTranspose", _weight_edit(1, lambda a: a[..., ::-1]), ("weight",)),
+    ("rows", "MatMul", _weight_edit(1, lambda a: a[::-1]), ("weight",)),
+    ("rows", "Gemm", _weight_edit(1, lambda a: a[::-1]), ("weight",)),
+    ("gates", "LSTM", _weight_edit(2, lambda a: a * 1.3), ("weight",)),
+    ("gates", "GRU", _weight_edit(1, lambda a: a * 1.3), ("weight",)),
+    ("epsilon", "LayerNormalization", _attribute_edit(epsilon=0.05), ("epsilon", "attribute")),
+    ("scale", "LayerNormalization", _weight_edit(1, lambda a: a * 1.2), ("weight",)),
+    ("axis", "Softmax", _attribute_edit(axis=1), ("attribute", "translation")),
+    ("corners", "Resize", _attribute_edit(coordinate_transformation_mode="asymmetric"),
      ("attribute", "translation")),
-    ("softplus", "Relu", _operator("Softplus"), ("translation",)),
-    ("cosine", "Sin", _operator("Cos"), ("translation",)),
-    ("sine", "Cos", _operator("Sin"), ("translation",)),
-    ("swapped", "Concat", _swapped, ("translation",)),
-    ("tanh", "Gelu", _set(approximate="tanh"), ("attribute", "translation")),
-    ("negative", "Sqrt", _operator("Exp"), ("translation",)),
+    ("softplus", "Relu", _operator_edit("Softplus"), ("translation",)),
+    ("cosine", "Sin", _operator_edit("Cos"), ("translation",)),
+    ("sine", "Cos", _operator_edit("Sin"), ("translation",)),
+    ("swapped", "Concat", _reverse_inputs, ("translation",)),
+    ("tanh", "Gelu", _attribute_edit(approximate="tanh"), ("attribute", "translation")),
+    ("negative", "Sqrt", _operator_edit("Exp"), ("translation",)),
 ]  # fmt: skip
 
 
 def faults(model: onnx.ModelProto) -> Iterator[Fault]:
-    """Yield copies of a model, each with a fault in the last node but one that it fits."""
+    """Yield copies of a model, each with one fault."""
     for kind, op, edit, causes in KINDS:
         places = [index for index, node in enumerate(model.graph.node) if node.op_type == op]
         for place in [*places[-2:-1], *places[::-1]]:

@@ -29,7 +29,7 @@ class Program:
 
 
 def block(before: int, after: int) -> nn.Module:
-    """Return convolutions with two kinds of norms."""
+    """Return two convolutions with different norms."""
     return nn.Sequential(
         nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(2, after), nn.SiLU(),
         nn.Conv2d(after, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(),
@@ -40,11 +40,13 @@ class Cnn(nn.Module):
     """Residual blocks, a resize, a pool and classes."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.stem, self.blocks = nn.Conv2d(3, 8, 3, 2), nn.ModuleList(block(8, 8) for _ in range(2))
         self.head = nn.Linear(8, 10)
 
     def forward(self, x: Any) -> Any:
+        """Return the probability of each class."""
         x = self.stem(x)
         for block in self.blocks:
             x = block(x) + x
@@ -56,6 +58,7 @@ class Encoder(nn.Module):
     """Token embeddings, PyTorch's transformer layers, and a head."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, DIM)
         layer = nn.TransformerEncoderLayer(DIM, HEADS, 64, batch_first=True)
@@ -63,6 +66,7 @@ class Encoder(nn.Module):
         self.norm, self.head = nn.LayerNorm(DIM), nn.Linear(DIM, VOCABULARY)
 
     def forward(self, tokens: Any) -> Any:
+        """Return the scores for each token."""
         return self.head(F.gelu(self.norm(self.layers(self.embedding(tokens)))))
 
 
@@ -70,6 +74,7 @@ class Decoder(nn.Module):
     """Root-mean-square norms, rotary positions, causal attention and gates."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.embedding, self.head = nn.Embedding(VOCABULARY, DIM), nn.Linear(DIM, VOCABULARY)
         self.attend = nn.ModuleList(nn.Linear(DIM, 3 * DIM, bias=False) for _ in range(2))
@@ -79,10 +84,12 @@ class Decoder(nn.Module):
 
     @staticmethod
     def norm(x: Any) -> Any:
+        """Return a tensor divided by the RMS of its last axis."""
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
     @staticmethod
-    def turned(x: Any) -> Any:
+    def rotate(x: Any) -> Any:
+        """Return queries or keys with rotary position embeddings."""
         half = x.shape[-1] // 2
         steps = torch.pow(100.0, -torch.arange(half, dtype=torch.float32) / half)
         angle = torch.arange(x.shape[2], dtype=torch.float32)[:, None] * steps
@@ -93,12 +100,13 @@ class Decoder(nn.Module):
         )
 
     def forward(self, tokens: Any) -> Any:
+        """Return the scores for each token."""
         x = self.embedding(tokens)
         batch, length, _ = x.shape
         for attend, join, up, down in zip(self.attend, self.join, self.up, self.down):
             parts = attend(self.norm(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
             attended = F.scaled_dot_product_attention(
-                self.turned(parts[0]), self.turned(parts[1]), parts[2], is_causal=True
+                self.rotate(parts[0]), self.rotate(parts[1]), parts[2], is_causal=True
             )
             x = x + join(attended.transpose(1, 2).reshape(batch, length, DIM))
             gate, value = up(self.norm(x)).chunk(2, -1)
@@ -110,12 +118,14 @@ class Recurrent(nn.Module):
     """An LSTM and a GRU of both directions, with a state that is handed out."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.lstm = nn.LSTM(8, 16, batch_first=True)
         self.gru = nn.GRU(16, 8, batch_first=True, bidirectional=True)
         self.head = nn.Linear(16, 4)
 
     def forward(self, x: Any) -> Any:
+        """Return the scores for each step, and the last state of the LSTM."""
         hidden, (state, _) = self.lstm(x)
         return self.head(self.gru(hidden)[0]), state
 
@@ -124,6 +134,7 @@ class Vit(nn.Module):
     """Patches, a token of the class, positions, and transformer layers with their norms first."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.patches = nn.Conv2d(3, DIM, 8, 8)
         self.first = nn.Parameter(torch.randn(1, 1, DIM))
@@ -134,6 +145,7 @@ class Vit(nn.Module):
         self.layers, self.head = nn.TransformerEncoder(layer, 3), nn.Linear(DIM, 10)
 
     def forward(self, x: Any) -> Any:
+        """Return the scores of the image."""
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.places
         return self.head(self.layers(x)[:, 0])
@@ -143,11 +155,13 @@ class Unet(nn.Module):
     """Blocks down and up again, with what is passed across."""
 
     def __init__(self) -> None:
+        """Create the layers."""
         super().__init__()
         self.a, self.b, self.middle, self.c = block(3, 8), block(8, 16), block(16, 16), block(32, 8)
         self.up, self.last = nn.ConvTranspose2d(16, 16, 2, 2), nn.Conv2d(16, 2, 1)
 
     def forward(self, x: Any) -> Any:
+        """Return an image of the same size."""
         first = self.a(x)
         second = self.b(F.max_pool2d(first, 2))
         below = self.up(self.middle(F.avg_pool2d(second, 2)))
@@ -156,21 +170,24 @@ class Unet(nn.Module):
         return self.last(torch.cat([x, first], 1))
 
 
-class Of(nn.Module):
+class FunctionModule(nn.Module):
     """A function as a module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        """Create a module that calls a function."""
         super().__init__()
         self.function = function
 
     def forward(self, *args: Any) -> Any:
+        """Return the result of the function."""
         return self.function(*args)
 
 
-class Apart(nn.Module):
+class DataDependent(nn.Module):
     """Two branches between which a Python `if` decides by the data."""
 
     def forward(self, x: Any) -> Any:
+        """Return the result of the branch that the sum of the data selects."""
         x = torch.tanh(x)
         if x.sum() > 0:
             return x * 2 + 1
@@ -178,12 +195,12 @@ class Apart(nn.Module):
 
 
 def normal(*shape: int) -> Any:
-    """Return the same normal numbers each time."""
+    """Return normal numbers of a shape, the same on each call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def settle(module: nn.Module) -> nn.Module:
-    """Return a module for inference whose norms have statistics."""
+    """Return a module in inference mode, whose norms have statistics."""
     for part in module.modules():
         if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
             part.running_mean.normal_(0, 0.2)
@@ -191,34 +208,36 @@ def settle(module: nn.Module) -> nn.Module:
     return module.eval()
 
 
-def of(make: Callable[[], nn.Module], *args: Any) -> Callable[[], Made]:
-    """Return what makes a module of random weights, the same each time, with an example."""
+def module_maker(make: Callable[[], nn.Module], *args: Any) -> Callable[[], Made]:
+    """Return a function that creates a module with fixed random weights, and its example."""
 
-    def made() -> Made:
+    def create() -> Made:
+        """Return the module for inference, and its example."""
         torch.manual_seed(0)
         return settle(make()), args
 
-    return made
+    return create
 
 
 def operator(function: Callable[..., Any], *args: Any) -> Callable[[], Made]:
-    """Return what makes a module of a function."""
-    return lambda: (Of(function).eval(), args)
+    """Return a function that creates a module of a function, and its example."""
+    return lambda: (FunctionModule(function).eval(), args)
 
 
 IMAGE, TOKENS = normal(1, 3, 32, 32), torch.arange(1, 10)[None]
 NETWORKS = [
-    Program("cnn", of(Cnn, normal(1, 3, 16, 16))),
-    Program("encoder", of(Encoder, TOKENS)),
-    Program("decoder", of(Decoder, TOKENS)),
-    Program("recurrent", of(Recurrent, normal(2, 5, 8))),
-    Program("vit", of(Vit, IMAGE)),
-    Program("unet", of(Unet, IMAGE)),
+    Program("cnn", module_maker(Cnn, normal(1, 3, 16, 16))),
+    Program("encoder", module_maker(Encoder, TOKENS)),
+    Program("decoder", module_maker(Decoder, TOKENS)),
+    Program("recurrent", module_maker(Recurrent, normal(2, 5, 8))),
+    Program("vit", module_maker(Vit, IMAGE)),
+    Program("unet", module_maker(Unet, IMAGE)),
 ]
 MASK = torch.tensor([True, False, True, False, True])
 
 
 def _put(x: Any, mask: Any) -> Any:
+    """Return a copy of a tensor with other values in the columns of a mask."""
     changed = x.clone()
     changed[:, mask] = changed[:, mask] * 2 + 1
     return changed
@@ -291,20 +310,27 @@ PUBLIC = [
         "floor_divide", operator(lambda x: torch.tanh(x) // 0.3, normal(3, 5)), ("older",),
         "aten.floor_divide",
     ),
-    Program("if", of(Apart, normal(3, 4).abs()), ("older",), "aten.sub", (-normal(3, 4).abs(),)),
+    Program(
+        "if",
+        module_maker(DataDependent, normal(3, 4).abs()),
+        ("older",),
+        "aten.sub",
+        (-normal(3, 4).abs(),),
+    ),
 ]  # fmt: skip
 
 
 def libraries() -> Iterator[Program]:
-    """Yield networks of other libraries, with random weights, where these are installed."""
+    """Yield networks of other installed libraries, with random weights."""
     try:
         import torchvision.models as vision
 
         picture = normal(1, 3, 64, 64)
         for name in ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1"):
-            yield Program(f"torchvision.{name}", of(getattr(vision, name), picture))
-        build = of(lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None),
-                  picture)  # fmt: skip
+            yield Program(f"torchvision.{name}", module_maker(getattr(vision, name), picture))
+        build = module_maker(
+            lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None), picture
+        )
         yield Program("torchvision.lraspp", build)
     except ImportError:
         pass
@@ -314,7 +340,7 @@ def libraries() -> Iterator[Program]:
         for name, size in (("vit_tiny_patch16_224", 224), ("convnext_atto", 64),
                            ("mobilevit_xxs", 64), ("efficientnet_lite0", 64),
                            ("mixer_s32_224", 224), ("repvgg_a0", 64)):  # fmt: skip
-            make = of(lambda name=name: timm.create_model(name), normal(1, 3, size, size))
+            make = module_maker(lambda name=name: timm.create_model(name), normal(1, 3, size, size))
             yield Program(f"timm.{name}", make)
     except ImportError:
         pass
@@ -329,24 +355,27 @@ def libraries() -> Iterator[Program]:
         """Returns what is no cache."""
 
         def __init__(self, inner: nn.Module) -> None:
+            """Create a module that returns the first output of a model."""
             super().__init__()
             self.inner = inner
 
         def forward(self, tokens: Any) -> Any:
+            """Return the first output of the model."""
             return self.inner(tokens, use_cache=False)[0]
 
     def causal(kind: str, **more: Any) -> Callable[[], nn.Module]:
+        """Return a function that creates a small language model of a kind."""
         config = getattr(library, f"{kind}Config")(**{**small, **more})
         model = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel"}.get(kind)
         model_class = getattr(library, model or f"{kind}ForCausalLM")
         return lambda: Outputs(model_class(config))
 
     gpt = {"n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
-    yield Program("transformers.gpt2", of(causal("GPT2", **gpt), TOKENS))
-    yield Program("transformers.llama", of(causal("Llama"), TOKENS))
-    yield Program("transformers.bert", of(causal("Bert"), TOKENS))
+    yield Program("transformers.gpt2", module_maker(causal("GPT2", **gpt), TOKENS))
+    yield Program("transformers.llama", module_maker(causal("Llama"), TOKENS))
+    yield Program("transformers.bert", module_maker(causal("Bert"), TOKENS))
 
 
 def apart() -> nn.Module:
     """Return the module with a Python `if`, for `--torch`."""
-    return of(Apart)()[0]
+    return module_maker(DataDependent)()[0]

@@ -134,46 +134,55 @@ HOSTS = {
 
 
 def _parameters(net: Any) -> list[Any]:
+    """Return the parameters of a network that have several axes."""
     return [parameter for parameter in net.parameters() if parameter.dim() > 1]
 
 
 def _checkpoint(net: Any, rng: np.random.Generator) -> None:
+    """Change all parameters of a network, as another checkpoint does."""
     for parameter in net.parameters():
         parameter.data += 0.05 * torch.randn(parameter.shape)
 
 
 def _biases(net: Any, rng: np.random.Generator) -> None:
+    """Add 0.2 to each bias and norm parameter of a network."""
     for parameter in net.parameters():
         if parameter.dim() == 1:
             parameter.data += 0.2
 
 
 def _one(net: Any, rng: np.random.Generator) -> None:
+    """Scale one random weight of a network by 1.2."""
     chosen = _parameters(net)
     chosen[int(rng.integers(len(chosen)))].data.mul_(1.2)
 
 
 def _head(net: Any, rng: np.random.Generator) -> None:
+    """Draw the weights of the head of a network again."""
     net.head.reset_parameters()
 
 
 def _norms(net: Any) -> list[Any]:
+    """Return the batch norms of a network."""
     kinds = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
     return [module for module in net.modules() if isinstance(module, kinds)]
 
 
 def _statistics(net: Any, rng: np.random.Generator) -> None:
+    """Change the running statistics of each batch norm of a network."""
     for norm in _norms(net):
         norm.running_mean += 0.5
         norm.running_var *= 1.7
 
 
 def _reset(net: Any, rng: np.random.Generator) -> None:
+    """Reset the running statistics of each batch norm of a network."""
     for norm in _norms(net):
         norm.reset_running_stats()
 
 
 def _epsilon(net: Any, rng: np.random.Generator) -> None:
+    """Set the epsilon of each norm of a network to 0.1."""
     for norm in [
         *_norms(net),
         *(module for module in net.modules() if isinstance(module, torch.nn.LayerNorm)),
@@ -182,7 +191,7 @@ def _epsilon(net: Any, rng: np.random.Generator) -> None:
 
 
 def _quantize(net: Any, rng: np.random.Generator) -> None:
-    """Quantize the weights to 4 bits, as training that is aware of it does."""
+    """Round the weights of a network to 4 bits, as quantization-aware training does."""
     for parameter in _parameters(net):
         step = parameter.data.abs().max() / 7
         parameter.data = (parameter.data / step).round() * step
@@ -248,7 +257,7 @@ SIZED: dict[str, tuple[str, ...]] = {
 
 
 def _text(host: Host, lines: list[str]) -> str:
-    """Return the program of a network."""
+    """Return the source of a network."""
     layer_lines = [f"        {line}" for line in host.layers]
     body = [f"        {line}" for line in lines]
     return "\n".join([_HEAD.rstrip("\n"), *layer_lines, _MIDDLE.rstrip("\n"), *body, _TAIL])
@@ -257,7 +266,7 @@ def _text(host: Host, lines: list[str]) -> str:
 def write_cases(
     place: Path, host_name: str, kind: str, rng: np.random.Generator
 ) -> Iterator[Drawn]:
-    """Yield a file that is no export of its program, as its party names, and a healthy one."""
+    """Yield a file that differs from its program by a kind of fault, and a healthy file."""
     host = HOSTS[host_name]
     lines = [*host.forward]
     data = torch.from_numpy(rng.random(host.shape).astype(np.float32))
@@ -297,6 +306,7 @@ def write_cases(
 
 
 def _sized(place: Path, host: Host, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+    """Yield an export in which a size of the example is a constant, if it has an effect."""
     at = int(rng.integers(1, len(host.forward)))
     lines = [*host.forward[:at], *SIZED[kind], *host.forward[at:]]
     text = _text(host, lines)
@@ -327,12 +337,12 @@ def _sized(place: Path, host: Host, kind: str, rng: np.random.Generator) -> Iter
 
 
 def draw_host(kind: str, rng: np.random.Generator) -> str:
-    """Return the name of a network; the older exporter always keeps sizes in one of attention."""
+    """Return the name of a random network; fixed sizes exclude the attention network."""
     return str(rng.choice([name for name in HOSTS if kind not in SIZED or name != "attention"]))
 
 
 def varied_cases(folder: Path, seed: int, per_kind: int) -> Iterator[Drawn]:
-    """Write and yield cases: each kind so many times, each in a drawn network."""
+    """Write and yield cases: a number of each kind, each in a random network."""
     for number, kind in enumerate([*FOREIGN, *EDITED, "training", *SIZED] * per_kind, 1):
         rng = np.random.default_rng([seed, number])
         host = draw_host(kind, rng)

@@ -34,7 +34,7 @@ REAL, PLANTED = (140, 44), (114, 28)
 
 
 def with_third(case: Case) -> Case:
-    """The same case, with OpenVINO as one party more."""
+    """Return the case with OpenVINO as an additional backend."""
     words = (*case.words[:2], "--openvino", "--openvino-precision", "f32", *case.words[2:])
     return case._replace(
         group=f"{case.group}, with OpenVINO beside,", version=OPENVINO[-1], words=words
@@ -51,7 +51,7 @@ def on_providers(case: Case, providers: list[str]) -> Case:
 
 
 def draw(arguments: argparse.Namespace, folder: Path) -> list[Case]:
-    """Return the cases that the options name, written into the folder."""
+    """Return the cases that the options select, written to the folder."""
     cases: list[Case] = []
     planted: list[Case] = []
     # With --kind, every N-th case of that kind is selected later.
@@ -69,7 +69,7 @@ def draw(arguments: argparse.Namespace, folder: Path) -> list[Case]:
 
 
 def main() -> int:
-    """Draw the cases, diagnose them, print the table; 1 where a share is not reached."""
+    """Draw and diagnose the cases, and print the table; return 1 if a share is too small."""
     parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("real", "planted"))

@@ -38,16 +38,16 @@ class Case(NamedTuple):
 
     @property
     def is_vague(self) -> bool:
-        """Whether only outputs are known, from which no node can be told for certain."""
+        """Return whether only outputs are known, which cannot identify a node for certain."""
         return "saved outputs" in self.kind
 
     def save(self, folder: Path) -> None:
-        """Write it beside its model."""
+        """Write the case to a file next to its model."""
         (folder / "case.json").write_text(json.dumps(self._asdict(), indent=1))
 
 
 def load(path: Path) -> Case:
-    """Read a case that was saved."""
+    """Return the case saved in a file."""
     fields = json.loads(path.read_text())
     fields["words"] = tuple(fields["words"])
     fields["culprits"] = tuple(

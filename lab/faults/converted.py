@@ -19,7 +19,7 @@ Make = Callable[[np.random.Generator], onnx.ModelProto]
 
 
 def trees(rng: np.random.Generator) -> onnx.ModelProto:
-    """A scaler and a boosted ensemble of trees, as scikit-learn's converters write it."""
+    """Return a model with a scaler and boosted trees, as scikit-learn's converters write it."""
     features, count, depth, targets = 6, int(rng.integers(5, 15)), 4, int(rng.integers(1, 4))
     attributes: dict[str, list] = {
         key: []
@@ -66,9 +66,10 @@ def trees(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def _change_list(op: str, names: tuple[str, ...]) -> Plant:
-    """Some numbers in an attribute that is a list are others."""
+    """Return a fault that changes some numbers in a list attribute of an operator."""
 
     def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        """Change elements of the list of a node; return the fault, or None without such a node."""
         node = one_of(rng, [node for node in model.graph.node if node.op_type == op])
         if node is None:
             return None
@@ -86,7 +87,7 @@ def _change_list(op: str, names: tuple[str, ...]) -> Plant:
 
 
 def rows(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """The rows of an embedding are shifted by one, as where a word was added in front."""
+    """Shift the rows of an embedding by one; return the fault, or None without an embedding."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     candidates = [
         (node, weights[node.input[0]])
@@ -102,12 +103,13 @@ def rows(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def _net(build: Callable, rng: np.random.Generator) -> onnx.ModelProto:
+    """Return a random model that a function builds."""
     net = Net(int(rng.integers(2**31)), opset=17)
     return net.model(build(net, lambda _, tensor: tensor, rng.random()))
 
 
 def quantized_by_library(rng: np.random.Generator) -> onnx.ModelProto:
-    """Quantized by ONNX Runtime's tool, which takes the ranges from the data as they come."""
+    """Return a model quantized by ONNX Runtime, with ranges from the data."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +120,7 @@ def quantized_by_library(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def fused_network(rng: np.random.Generator) -> onnx.ModelProto:
-    """A network as ONNX Runtime saves it after its rewrites, with operators of its own."""
+    """Return a network that ONNX Runtime has optimized, with its own operators."""
     model = _net([encoder, cnn][int(rng.integers(2))], rng)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -132,9 +134,10 @@ def fused_network(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def _integers(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Plant:
-    """Return what changes a quantized weight."""
+    """Return a fault that changes a quantized weight."""
 
     def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        """Change a quantized weight; return the fault, or None without such a weight."""
         candidates = [
             (weight, [node for node in model.graph.node if weight.name in node.input])
             for weight in model.graph.initializer
@@ -151,26 +154,26 @@ def _integers(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -
 
 
 def _columns(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Columns have changed places."""
+    """Return an array with two columns exchanged."""
     return np.roll(array, 1, 1)
 
 
 def _rows(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Two rows have changed places."""
+    """Return an array with two rows exchanged."""
     first, second = rng.choice(len(array), 2, replace=False)
     array[[first, second]] = array[[second, first]]
     return array
 
 
 def _element(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One element has another sign and size."""
+    """Return an array with one element of a different sign and size."""
     at = int(rng.integers(array.size))
     array.flat[at] = 100 if array.flat[at] < 0 else -100
     return array
 
 
 def large(rng: np.random.Generator) -> onnx.ModelProto:
-    """A perceptron of 8 to 300 MB."""
+    """Return a perceptron of 8 to 300 MB."""
     megabytes = float(rng.choice([9, 16, 33, 70, 150, 300]))
     width = int(np.sqrt(megabytes * 2**20 / 4 / 3))
     net = Net(int(rng.integers(2**31)))

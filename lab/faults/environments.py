@@ -60,26 +60,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def between(first: str, last: str) -> list[str]:
-    """The versions from the first to the last, both included."""
+    """Return the versions from the first to the last, inclusive."""
     versions = VERSIONS if first in VERSIONS else OPENVINO
     return list(versions[versions.index(first) : versions.index(last) + 1])
 
 
 def after(last: str) -> list[str]:
-    """The versions behind one."""
+    """Return the versions after one."""
     versions = VERSIONS if last in VERSIONS else OPENVINO
     return list(versions[versions.index(last) + 1 :])
 
 
 def title(version: str) -> str:
-    """What is released in this version."""
+    """Return the name of the package that has a version."""
     if version == HERE:
         return "The ONNX Runtime of this interpreter"
     return f"{'OpenVINO' if version in OPENVINO else 'ONNX Runtime'} {version}"
 
 
 def environment(version: str) -> Path:
-    """Return the folder of an environment, which is made where it is missing."""
+    """Return the folder of the environment of a version, which is created if it is missing."""
     folder = FOLDER / "environments" / version
     if not (folder / "made").exists():
         _make(folder)
@@ -90,6 +90,7 @@ def environment(version: str) -> Path:
 
 
 def _packages(version: str) -> list[str]:
+    """Return the requirements of the environment of a version."""
     if version in OPENVINO:
         newest = VERSIONS[-1]
         return [f"openvino=={version}", *_packages(newest)[:2], WITH_OPENVINO[version]]
@@ -98,13 +99,14 @@ def _packages(version: str) -> list[str]:
 
 
 def python(version: str) -> str:
-    """Return the interpreter of an environment."""
+    """Return the path of the interpreter of an environment."""
     if version == HERE:
         return sys.executable
     return str(environment(version) / "bin" / "python")
 
 
 def _make(folder: Path) -> None:
+    """Create an empty virtual environment in a folder."""
     if shutil.which("uv"):
         subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(folder)], check=True)
     else:
@@ -112,6 +114,7 @@ def _make(folder: Path) -> None:
 
 
 def _install(folder: Path, *packages: str) -> None:
+    """Install packages into the virtual environment of a folder."""
     interpreter = str(folder / "bin" / "python")
     if shutil.which("uv"):
         line = ["uv", "pip", "install", "--quiet", "--python", interpreter, *packages]

@@ -15,16 +15,19 @@ Place = tuple[onnx.NodeProto, str, Any]
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node by name."""
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
 def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Set an attribute of a node."""
     kept_attributes = [a for a in node.attribute if a.name != name]
     del node.attribute[:]
     node.attribute.extend([*kept_attributes, onnx.helper.make_attribute(name, value)])
 
 
 def _place_value(rng: np.random.Generator, places: Iterator[Place], cause: str) -> Planted | None:
+    """Set a random one of the attributes; return the fault, or None without places."""
     drawn = one_of(rng, list(places))
     if drawn is None:
         return None
@@ -34,13 +37,14 @@ def _place_value(rng: np.random.Generator, places: Iterator[Place], cause: str) 
 
 
 def _weights(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Return the weights of a model by name."""
     return {weight.name: weight for weight in model.graph.initializer}
 
 
 def _other(
     model: onnx.ModelProto, node: onnx.NodeProto, place: int, array: np.ndarray, causes: Any
 ) -> Planted:
-    """Let a node, and no other, read another constant."""
+    """Replace a constant that a node reads, for this node alone; return the fault."""
     name = f"{node.input[place]}_other"
     model.graph.initializer.append(numpy_helper.from_array(array, name))
     node.input[place] = name
@@ -48,9 +52,10 @@ def _other(
 
 
 def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """An axis is another: of Softmax, Concat, Split, TopK or Gather."""
+    """Change the axis of a Softmax, Concat, Split, TopK or Gather; return the fault, or None."""
 
     def places() -> Iterator[Place]:
+        """Yield each node with an axis, the name of the attribute, and another axis."""
         for node in model.graph.node:
             axis = _attributes(node).get("axis")
             if node.op_type in {"Softmax", "Concat", "Split", "TopK", "Gather", "LogSoftmax"}:
@@ -62,7 +67,7 @@ def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A reduction is over other axes, which are an attribute or an input."""
+    """Change the axes of a reduction; return the fault, or None without a reduction."""
     weights = _weights(model)
     candidates: list[tuple[onnx.NodeProto, list[int] | None, np.ndarray]] = []
     for node in model.graph.node:
@@ -85,9 +90,10 @@ def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Transpose has another permutation."""
+    """Change the permutation of a Transpose; return the fault, or None without a Transpose."""
 
     def places() -> Iterator[Place]:
+        """Yield each node with a permutation, the name of the attribute, and another order."""
         for node in model.graph.node:
             perm = _attributes(node).get("perm")
             for i in range(len(perm or ())):
@@ -100,7 +106,7 @@ def order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A switch or a word of a node is another: a mode, a direction, a side of an equation."""
+    """Change a mode, direction or equation of a node; return the fault, or None."""
     words = {
         "Resize": [("mode", "linear"), ("mode", "nearest"), ("mode", "cubic"),
                    ("coordinate_transformation_mode", "align_corners"),
@@ -115,6 +121,7 @@ def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     }  # fmt: skip
 
     def places() -> Iterator[Place]:
+        """Yield each node, the name of an attribute, and a value that it does not have."""
         for node in model.graph.node:
             attributes = _attributes(node)
             for name, value in words.get(node.op_type, ()):
@@ -126,7 +133,7 @@ def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def slightly(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A weight is larger by five in a thousand."""
+    """Increase a weight by 0.5%; return the fault, or None without a weight."""
     drawn = one_of(rng, list(weights_of(model, 4)))
     if drawn is None:
         return None
@@ -136,7 +143,7 @@ def slightly(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
 
 
 def channels(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Two channels of a weight have changed places."""
+    """Exchange two channels of a weight; return the fault, or None without a weight."""
     drawn = one_of(rng, [(w, r) for w, r in weights_of(model, 16) if w.dims[0] > 1])
     if drawn is None:
         return None
@@ -149,7 +156,7 @@ def channels(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
 
 
 def number(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A number that a node reads is another: a bound, a factor, a mask's, a threshold."""
+    """Change a bound, factor or threshold that a node reads; return the fault, or None."""
     weights = _weights(model)
     candidates = []
     for node in model.graph.node:
@@ -166,7 +173,7 @@ def number(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def indices(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Integers that a node reads are others: bounds of a Slice, sizes, pads, places."""
+    """Change integers that a node reads, such as pads or sizes; return the fault, or None."""
     weights = _weights(model)
     candidates = []
     for node in model.graph.node:

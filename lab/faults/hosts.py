@@ -22,6 +22,7 @@ class Net:
     """Collects the nodes and weights of a model; remembers which nodes are the fault's own."""
 
     def __init__(self, seed: int, style: str = "plain", opset: int = 13) -> None:
+        """Start an empty network, with names in the style of an exporter."""
         self.rng = np.random.default_rng(seed)
         self.style = style
         self.opset = opset
@@ -35,24 +36,26 @@ class Net:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Nodes within are named below this, as exporters name them."""
+        """Name the nodes added in the context below a scope, as exporters do."""
         outer, self._scope = self._scope, f"{self._scope}/{name}"
         yield
         self._scope = outer
 
     @contextmanager
     def culprit(self) -> Iterator[None]:
-        """Nodes within are those to be found."""
+        """Record the nodes added in the context as those to find."""
         self._marking = True
         yield
         self._marking = False
 
     def input(self, name: str, shape: Sequence[int], kind: int = TensorProto.FLOAT) -> str:
+        """Add an input of the network, and return its name."""
         self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
         self.shapes[name] = tuple(shape)
         return name
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        """Add a weight with a value, and return its name."""
         array = np.asarray(value, dtype)
         name = (
             f"onnx::const_{len(self.weights)}"
@@ -64,13 +67,14 @@ class Net:
         return name
 
     def weight(self, *shape: int, fan_in: int | None = None, gain: float = 1.0) -> str:
-        """Add a weight that keeps the size of what passes through it: (out, in, ...)."""
+        """Add a weight (out, in, ...) that keeps the size of the data; return its name."""
         fan = int(np.prod(shape[1:])) if fan_in is None else fan_in
         return self.constant(self.rng.standard_normal(shape) * gain / np.sqrt(fan))
 
     def node(
         self, op: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
     ) -> Any:
+        """Add a node, and return the name of its output, or of each of several."""
         number = len(self.nodes)
         if self.style == "exporter":
             tail = "_output_{}"
@@ -93,15 +97,16 @@ class Net:
         return output_names[0] if outputs == 1 else output_names
 
     def shaped(self, tensor: str, shape: Sequence[int]) -> str:
-        """Remember the shape of a tensor."""
+        """Record the shape of a tensor, and return its name."""
         self.shapes[tensor] = tuple(shape)
         return tensor
 
     def reshape(self, tensor: str, shape: Sequence[int]) -> str:
+        """Add a Reshape to a fixed shape, and return the name of its output."""
         return self.shaped(self.node("Reshape", tensor, self.constant(shape, np.int64)), shape)
 
     def conv(self, tensor: str, width: int, kernel: int = 3, gain: float = 1.2) -> str:
-        """Convolve without changing height and width: [1, C, H, W] -> [1, width, H, W]."""
+        """Add a Conv [1, C, H, W] -> [1, width, H, W], and return the name of its output."""
         batch, channels, height, length = self.shapes[tensor]
         output = self.node(
             "Conv",
@@ -114,11 +119,11 @@ class Net:
         return self.shaped(output, (batch, width, height, length))
 
     def same(self, op: str, tensor: str, *other_tensors: str, **attributes: Any) -> str:
-        """A node whose output has the shape of its first input."""
+        """Add a node that keeps the shape of its first input; return the name of its output."""
         return self.shaped(self.node(op, tensor, *other_tensors, **attributes), self.shapes[tensor])
 
     def squeeze(self, tensor: str, *shape: int) -> str:
-        """Project what has arrived to a small tensor, for patterns of a fixed shape."""
+        """Project a tensor to a small shape, and return the name of the result."""
         own_shape = self.shapes[tensor]
         if len(own_shape) == 4:
             pooled = self.node("GlobalAveragePool", tensor)
@@ -138,7 +143,7 @@ class Net:
         return self.reshape(small, shape)
 
     def excite(self, trunk: str, small: str, *shape: int) -> str:
-        """Add what a small tensor says to every position of the trunk."""
+        """Add a small tensor to every position of the trunk; return the name of the sum."""
         own_shape = self.shapes[trunk]
         width = own_shape[1] if len(own_shape) == 4 else own_shape[2]
         size = int(np.prod(shape))
@@ -148,24 +153,27 @@ class Net:
         return self.shaped(self.node("Add", trunk, spread), own_shape)
 
     def reduce(self, op: str, tensor: str, axes: Sequence[int], keepdims: int = 1) -> str:
-        """Reduce over axes, which are an input from opset 18 on (13 for ReduceSum)."""
+        """Add a reduction over axes, and return the name of its output.
+
+        Axes are an input from opset 18 on (13 for ReduceSum).
+        """
         if self.opset >= (13 if op == "ReduceSum" else 18):
             return str(self.node(op, tensor, self.constant(axes, np.int64), keepdims=keepdims))
         return str(self.node(op, tensor, axes=list(axes), keepdims=keepdims))
 
     def region(self) -> str:
-        """The region that Resize reads, which may be left out from opset 13 on."""
+        """Return the name of the region that Resize reads; empty from opset 13 on."""
         return "" if self.opset >= 13 else self.constant([])
 
     def image(self, tensor: str) -> str:
-        """Whatever has arrived as [1, C, H, W]."""
+        """Reshape a tensor to [1, C, H, W], and return the name of the result."""
         shape = self.shapes[tensor]
         if len(shape) == 4:
             return tensor
         return self.reshape(tensor, (1, 1, *shape[1:]))
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """The finished model; written so that ONNX Runtime 1.15 reads it."""
+        """Return the finished model, in a format that ONNX Runtime 1.15 reads."""
         results = [
             (
                 helper.make_tensor_value_info(name, TensorProto.FLOAT, list(self.shapes[name]))
@@ -181,12 +189,12 @@ class Net:
         return model
 
     def identity(self, node: onnx.NodeProto) -> str:
-        """How a node is called in a report: by its name, or by its first output."""
+        """Return the name of a node in a report: its own, or that of its first output."""
         return node.name or node.output[0]
 
 
 def cnn(net: Net, embed: Embed, at: float) -> str:
-    """Residual blocks of convolution and batch normalization, then a classifier."""
+    """Add residual blocks and a classifier, and return the name of the output."""
     side = int(net.rng.choice([10, 12, 16]))
     width = int(net.rng.choice([6, 8, 12]))
     blocks = int(net.rng.integers(3, 8))
@@ -216,9 +224,10 @@ def cnn(net: Net, embed: Embed, at: float) -> str:
 
 
 def resnet50(net: Net, embed: Embed, at: float) -> str:
-    """The 53 convolutions of ResNet-50, with a sixteenth of its width."""
+    """Add the 53 convolutions of ResNet-50, 1/16 as wide; return the name of the output."""
 
     def norm(tensor: str) -> str:
+        """Add a BatchNormalization, and return the name of its output."""
         return net.same("BatchNormalization", tensor, *_statistics(net, net.shapes[tensor][1]))
 
     trunk = net.same("Relu", norm(net.conv(net.input("image", (1, 3, 24, 24)), 8, kernel=7)))
@@ -246,6 +255,7 @@ def resnet50(net: Net, embed: Embed, at: float) -> str:
 
 
 def _statistics(net: Net, width: int) -> list[str]:
+    """Add the four weights of a BatchNormalization, and return their names."""
     return [
         net.constant(net.rng.uniform(0.6, 1.1, width)),
         net.constant(net.rng.standard_normal(width) * 0.2),
@@ -255,7 +265,7 @@ def _statistics(net: Net, width: int) -> list[str]:
 
 
 def encoder(net: Net, embed: Embed, at: float) -> str:
-    """Transformer layers with layer normalization written out, as exporters wrote it for years."""
+    """Add transformer layers with a decomposed LayerNormalization; return the output's name."""
     length, heads = int(net.rng.choice([6, 8, 10])), int(net.rng.choice([2, 4]))
     trunk = net.input("hidden_states", (1, length, heads * int(net.rng.choice([6, 8]))))
     encoded = _layers(net, trunk, heads, int(net.rng.integers(2, 5)), embed, at)
@@ -263,7 +273,7 @@ def encoder(net: Net, embed: Embed, at: float) -> str:
 
 
 def bert(net: Net, embed: Embed, at: float) -> str:
-    """Twelve layers over embedded words, as BERT has, but narrow."""
+    """Add twelve narrow layers over embedded tokens, as in BERT; return the output's name."""
     words = net.input("input_ids", (1, 12), TensorProto.INT64)
     trunk = net.node("Gather", net.constant(net.rng.standard_normal((50, 48))), words)
     trunk = net.same("Add", net.shaped(trunk, (1, 12, 48)), net.weight(1, 12, 48, fan_in=4))
@@ -271,6 +281,7 @@ def bert(net: Net, embed: Embed, at: float) -> str:
 
 
 def _layers(net: Net, trunk: str, heads: int, layers: int, embed: Embed, at: float) -> str:
+    """Add encoder layers, with the pattern in one of them, and return the output's name."""
     width = net.shapes[trunk][-1]
     place = min(int(at * layers), layers - 1)
     for layer in range(layers):
@@ -285,7 +296,7 @@ def _layers(net: Net, trunk: str, heads: int, layers: int, embed: Embed, at: flo
 
 
 def dense(net: Net, tensor: str, width: int) -> str:
-    """[1, S, D] -> [1, S, width]."""
+    """Add a linear layer [1, S, D] -> [1, S, width], and return the name of its output."""
     batch, length, depth = net.shapes[tensor]
     output = net.node("MatMul", tensor, net.weight(depth, width, fan_in=depth))
     output = net.node("Add", output, net.constant(net.rng.standard_normal(width) * 0.1))
@@ -293,7 +304,7 @@ def dense(net: Net, tensor: str, width: int) -> str:
 
 
 def layer_norm(net: Net, tensor: str, epsilon: float = 1e-5) -> str:
-    """Nine nodes over the last axis."""
+    """Add a norm of nine nodes over the last axis, and return the name of its output."""
     width = net.shapes[tensor][-1]
     centered = net.same("Sub", tensor, net.reduce("ReduceMean", tensor, [-1]))
     squared = net.node("Pow", centered, net.constant(2.0))
@@ -304,10 +315,12 @@ def layer_norm(net: Net, tensor: str, epsilon: float = 1e-5) -> str:
 
 
 def _attention(net: Net, tensor: str, heads: int) -> str:
+    """Add self-attention, and return the name of its output."""
     batch, length, width = net.shapes[tensor]
     head_size = width // heads
 
     def split(perm: list[int]) -> str:
+        """Add a projection divided into heads, and return the name of its output."""
         output = net.reshape(dense(net, tensor, width), (batch, length, heads, head_size))
         return str(net.node("Transpose", output, perm=perm))
 
@@ -319,7 +332,7 @@ def _attention(net: Net, tensor: str, heads: int) -> str:
 
 
 def unet(net: Net, embed: Embed, at: float) -> str:
-    """Two levels down, two up, with skip connections."""
+    """Add two levels down and two up, with skip connections; return the output's name."""
     side, width = int(net.rng.choice([12, 16])), int(net.rng.choice([4, 6, 8]))
     places = ["down0", "down1", "bottom", "up1", "up0"]
     place = places[min(int(at * len(places)), len(places) - 1)]
@@ -348,17 +361,20 @@ def unet(net: Net, embed: Embed, at: float) -> str:
 
 
 def _double(net: Net, tensor: str, width: int) -> str:
+    """Add two convolutions with activations, and return the name of their output."""
     output = net.same("LeakyRelu", net.conv(tensor, width), alpha=0.2)
     return net.same("Tanh", net.conv(output, width, gain=1.5))
 
 
 def _pool(net: Net, tensor: str) -> str:
+    """Add a MaxPool that halves height and width, and return the name of its output."""
     batch, width, height, length = net.shapes[tensor]
     output = net.node("MaxPool", tensor, kernel_shape=[2, 2], strides=[2, 2])
     return net.shaped(output, (batch, width, height // 2, length // 2))
 
 
 def _double_size(net: Net, tensor: str) -> str:
+    """Add a Resize that doubles height and width, and return the name of its output."""
     batch, width, height, length = net.shapes[tensor]
     scales = net.constant([1, 1, 2, 2])
     output = net.node("Resize", tensor, net.region(), scales, mode="nearest")
@@ -373,7 +389,7 @@ HOSTS: dict[str, Callable[[Net, Embed, float], str]] = {
 
 
 def quantized_network(net: Net, embed: Embed, at: float) -> str:
-    """Convolutions and products between pairs of QuantizeLinear and DequantizeLinear."""
+    """Add convolutions and products between Q/DQ pairs; return the output's name."""
     width, blocks = int(net.rng.choice([6, 8])), int(net.rng.integers(3, 6))
     place = min(int(at * blocks), blocks - 1)
     trunk = _pair(net, net.input("image", (1, 3, 12, 12)), 0.03)
@@ -392,7 +408,7 @@ def quantized_network(net: Net, embed: Embed, at: float) -> str:
 
 
 def _quantized_conv(net: Net, tensor: str, width: int) -> str:
-    """A convolution whose weights are stored in 8 bits."""
+    """Add a convolution with 8-bit weights, and return the name of its output."""
     batch, channels, height, length = net.shapes[tensor]
     values = np.clip(np.rint(net.rng.standard_normal((width, channels, 3, 3)) * 40), -127, 127)
     scale = net.constant(1.2 / 40 / np.sqrt(channels * 9))
@@ -405,6 +421,7 @@ def _quantized_conv(net: Net, tensor: str, width: int) -> str:
 
 
 def _pair(net: Net, tensor: str, scale: float, zero: int = 128) -> str:
+    """Add a Q/DQ pair after a tensor, and return the name of its output."""
     numbers = (net.constant(scale * net.rng.uniform(0.9, 1.1)), net.constant(zero, np.uint8))
     return net.same("DequantizeLinear", net.same("QuantizeLinear", tensor, *numbers), *numbers)
 

@@ -21,6 +21,7 @@ class _Drawn:
     """A network of a trunk and branches."""
 
     def __init__(self, rng: np.random.Generator) -> None:
+        """Start an empty model with random weights."""
         self._rng = rng
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, np.ndarray[Any, Any]] = {}
@@ -28,25 +29,28 @@ class _Drawn:
         self.trunk = self.add("Relu", [self.trunk], "trunk")
 
     def add(self, op: str, reads: list[str], name: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         self.nodes.append(helper.make_node(op, reads, [f"{name}_out"], name, **attributes))
         return f"{name}_out"
 
     def held(self, name: str, array: Any) -> str:
+        """Add a weight, and return its name."""
         self.weights[name] = np.asarray(array)
         return name
 
     def matmul(self, read: str, name: str, width: int) -> str:
+        """Add a MatMul with a random weight, and return the name of its output."""
         weight = self._rng.normal(size=(_WIDTH, width)) * 0.4
         return self.add("MatMul", [read, self.held(f"{name}_w", weight.astype("f"))], name)
 
     def small(self, width: int) -> str:
-        """Scores, logits or logarithms of probabilities."""
+        """Add scores, logits or log probabilities, and return the name of the tensor."""
         kind = str(self._rng.choice(["Sigmoid", "", "LogSoftmax"]))
         output = self.matmul(self.trunk, SMALL, width)
         return self.add(kind, [output], "small") if kind else output
 
     def large(self, width: int, number: int) -> str:
-        """Boxes, or anything else that is some thousand times larger."""
+        """Add boxes, or other numbers in the thousands, and return the name of the tensor."""
         output = self.matmul(self.trunk, f"large_matmul{number}", width)
         if self._rng.random() < 0.5:
             output = self.add("Sigmoid", [output], f"large_sigmoid{number}")
@@ -55,6 +59,7 @@ class _Drawn:
         return self.add("Mul", [output, factor], f"large{number}")
 
     def model(self, output: str) -> onnx.ModelProto:
+        """Return the model whose output is one of the tensors."""
         for node in self.nodes:
             node.output[:] = ["output" if name == output else name for name in node.output]
             node.input[:] = ["output" if name == output else name for name in node.input]
@@ -70,7 +75,7 @@ class _Drawn:
 
 
 def join_parts(rng: np.random.Generator) -> onnx.ModelProto:
-    """Parts that are joined along an axis, and perhaps moved or padded behind that."""
+    """Return a model that joins parts along an axis, and may move or pad the result."""
     net = _Drawn(rng)
     axis = int(rng.choice([0, 1, -1]))
     widths = [8] * 4 if axis == 0 else [int(integer) for integer in rng.integers(3, 9, 4)]
@@ -89,7 +94,7 @@ def join_parts(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def fill_logits(rng: np.random.Generator) -> onnx.ModelProto:
-    """Logits, some of which a mask suppresses, or which stand in a larger tensor of a constant."""
+    """Return a model whose logits are masked, or part of a larger constant tensor."""
     net = _Drawn(rng)
     width = int(rng.integers(8, 24))
     output = net.matmul(net.trunk, SMALL, width)
@@ -115,7 +120,7 @@ def fill_logits(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A row of the weight that the smallest part is computed with is another."""
+    """Change a row of the weight of the smallest part; return the fault, or None."""
     weight = next(tensor for tensor in model.graph.initializer if tensor.name == f"{SMALL}_w")
     array = numpy_helper.to_array(weight).copy()
     array[int(rng.integers(len(array)))] += rng.normal(size=array.shape[1]).astype("f")
@@ -124,7 +129,7 @@ def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
 
 
 def quantized_together(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A quantized output, in which the smallest part is less than a step."""
+    """Quantize the output, so that the smallest part is lost; return the fault, or None."""
     maker = next(node for node in model.graph.node if "output" in node.output)
     maker.output[:] = ["exact" if name == "output" else name for name in maker.output]
     names = ["step", "zero"]

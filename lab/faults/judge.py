@@ -49,7 +49,7 @@ class Score(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """Everything is right."""
+        """Return whether all columns of the score are right."""
         notes = self.node and self.party and self.cause and self.innocent and self.code
         return notes and self.rewrite is not False and self.fix is not False
 
@@ -61,7 +61,7 @@ def scores(folder: Path, cases: Iterable[Case], jobs: int = 1) -> Iterable[Score
 
 
 def score(folder: Path, case: Case) -> Score:
-    """Diagnose, and compare."""
+    """Diagnose a case, and return its score."""
     start = time.perf_counter()
     line = [python(case.version), "-m", "polygraphy", *case.words]
     try:
@@ -104,9 +104,10 @@ def score(folder: Path, case: Case) -> Score:
 
 
 def _mends(folder: Path, case: Case, command: str) -> bool:
-    """Run a FIX as it is printed, in a folder of its own, and return whether it helps: what it runs
-    agrees, or the model that it saves does where it is diagnosed as before; what it converts does
-    beside what it was.
+    """Return whether a FIX works: run it as printed, in its own folder.
+
+    The command that it runs must agree, the model that it saves must pass the same diagnosis, and
+    the model that it converts must match the original.
     """
     if not command.startswith("polygraphy "):
         return True  # The remedy is another release, which the diagnosis has already tried.
@@ -135,6 +136,7 @@ def _mends(folder: Path, case: Case, command: str) -> bool:
 
 
 def _names_node(case: Case) -> bool:
+    """Return whether the fault of a case is a rewrite of nodes by a backend."""
     return any(culprit.rewrites for culprit in case.culprits)
 
 
@@ -183,11 +185,12 @@ def compare_culprits(case: Case, document: dict[str, Any], code: int, seconds: f
 
 
 def _first(culprits: list[dict[str, Any]]) -> dict[str, Any]:
-    """What was said of whatever was found: party and cause may be right where the node is not."""
+    """Return the first culprit, whose party and cause count even if its node is wrong."""
     return culprits[0] if culprits else {}
 
 
 def _match(culprit: Culprit, culprits: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the culprit of the report that is the planted one, or None."""
     for candidate in culprits:
         nodes = _nodes(candidate)
         is_it = nodes & {*culprit.nodes} and nodes <= {*culprit.nodes, *culprit.beside}
@@ -198,17 +201,18 @@ def _match(culprit: Culprit, culprits: list[dict[str, Any]]) -> dict[str, Any] |
 
 
 def _nodes(culprit: dict[str, Any]) -> set[str]:
-    """Return the named nodes; for a state that no node is named for, the tensor."""
+    """Return the names of the nodes of a culprit; for a state without a node, the tensor."""
     nodes = set(culprit.get("nodes", ()))
     return nodes or ({str(culprit["tensor"])} if culprit.get("tensor") else set())
 
 
 def _line(culprit: dict[str, Any]) -> int:
-    """Return the line of the program that is named; 0 for none."""
+    """Return the line of the program that a culprit names; 0 for none."""
     line = str(culprit.get("origin")).partition(":")[2].partition(" ")[0]
     return int(line) if line.isdigit() else 0
 
 
 def _describe(culprit: dict[str, Any]) -> str:
+    """Return the nodes, party, cause and rewrite of a culprit as one line."""
     words = (culprit.get(key) for key in ("nodes", "party", "cause", "rewrite", "origin"))
     return " ".join(str(word) for word in words if word)

@@ -39,9 +39,10 @@ class Row(NamedTuple):
 
 
 def chain(row: Row) -> Callable[[Net, str], str]:
-    """What embeds a row: all outputs of the last node go on, whatever their shapes."""
+    """Return a function that adds the operators of a row, and uses all outputs of the last."""
 
     def build(net: Net, t: str) -> str:
+        """Add the operators of the row after a tensor, and return the last output's name."""
         tensor = net.squeeze(t, *row.shape)
         if row.arrives != TensorProto.FLOAT:
             tensor = net.node("Cast", net.node("Mul", tensor, net.constant(9.0)), to=row.arrives)
@@ -67,15 +68,17 @@ def chain(row: Row) -> Callable[[Net, str], str]:
 
 
 def _weights(seed: int, *shape: int) -> np.ndarray[Any, Any]:
+    """Return normal numbers of a shape, drawn by a seed."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def _longs(*values: int) -> np.ndarray[Any, Any]:
+    """Return an int64 array."""
     return np.array(values, np.int64)
 
 
 def _recurrent(op: str, *activations: str, gates: int, **attributes: Any) -> Step:
-    """A recurrent node over [4, 2, 2] whose activations have the numbers that are their own."""
+    """Return a recurrent step on [4, 2, 2] whose activations have their own parameters."""
     hidden = 3
     weights = (_weights(1, 1, gates * hidden, 2), _weights(2, 1, gates * hidden, hidden))
     bias = _weights(3, 1, 2 * gates * hidden)
@@ -84,12 +87,13 @@ def _recurrent(op: str, *activations: str, gates: int, **attributes: Any) -> Ste
 
 
 def _pair(scale: float, zero: int, dtype: Any = np.uint8) -> tuple[Step, Step]:
-    """Quantize, and back."""
+    """Return a QuantizeLinear and a DequantizeLinear with the same parameters."""
     reads = (np.array(scale, np.float32), np.array(zero, dtype))
     return Step("QuantizeLinear", reads), Step("DequantizeLinear", reads)
 
 
 def _resize(coefficient: float, scales: Sequence[float], **attributes: Any) -> Step:
+    """Return a cubic Resize with a coefficient and scales."""
     options = {
         "mode": "cubic",
         "cubic_coeff_a": coefficient,

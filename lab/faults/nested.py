@@ -16,7 +16,7 @@ STEPS, WIDTH = 6, 12
 
 
 def loop_network(net: Net, embed: Embed, at: float) -> str:
-    """A state that a Loop moves on, step by step, and what it was at each step."""
+    """Add a Loop that updates a state and collects it; return the name of the output."""
     start = dense(net, net.input("frames", (1, 3, WIDTH)), WIDTH)
     start = net.same("Tanh", embed(net, start))
     inner = _Body(net, "step")
@@ -35,7 +35,7 @@ def loop_network(net: Net, embed: Embed, at: float) -> str:
 
 
 def scan_network(net: Net, embed: Embed, at: float) -> str:
-    """A recurrence over time, written as a Scan."""
+    """Add a recurrence over time as a Scan, and return the name of the output."""
     trunk = net.same("Tanh", embed(net, net.input("steps", (1, STEPS, WIDTH))))
     steps = net.reshape(trunk, (STEPS, WIDTH))
     start = net.constant(net.rng.normal(size=WIDTH) * 0.3)
@@ -51,7 +51,7 @@ def scan_network(net: Net, embed: Embed, at: float) -> str:
 
 
 def branch_network(net: Net, embed: Embed, at: float) -> str:
-    """Two ways through a block; the data choose."""
+    """Add an If between two branches that the data select; return the output's name."""
     trunk = layer_norm(net, dense(net, net.input("x", (1, 4, WIDTH)), WIDTH))
     trunk = embed(net, trunk)
     mean = net.reshape(net.reduce("ReduceMean", trunk, [1, 2], keepdims=0), ())
@@ -70,32 +70,38 @@ class _Body:
     """A graph inside a node; its tensors and nodes are named after the node."""
 
     def __init__(self, net: Net, name: str) -> None:
+        """Start an empty subgraph of a network."""
         self._net, self._name = net, f"{name}_{len(net.nodes)}"
         self._nodes: list[onnx.NodeProto] = []
         self._weights: list[onnx.TensorProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def given(self, name: str, shape: tuple[int, ...] | None, kind: int = 1) -> str:
+        """Add an input of the subgraph, and return its name."""
         full_name = f"{self._name}/{name}"
         self._inputs.append(helper.make_tensor_value_info(full_name, kind, shape))
         return full_name
 
     def constant(self, value: object) -> str:
+        """Add a weight of the subgraph, and return its name."""
         name = f"{self._name}/w{len(self._weights)}"
         self._weights.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
     def product(self, tensor: str) -> str:
+        """Add a MatMul with a random weight, and return the name of its output."""
         weight = self._net.rng.normal(size=(WIDTH, WIDTH)) / np.sqrt(WIDTH)
         return self.node("MatMul", tensor, self.constant(weight))
 
     def node(self, op: str, *inputs: str, **attributes: object) -> str:
+        """Add a node, and return the name of its output."""
         name = f"{self._name}/{op}_{len(self._nodes)}"
         shown = "" if self._net.style == "unnamed" else name
         self._nodes.append(helper.make_node(op, inputs, [f"{name}_out"], shown, **attributes))
         return f"{name}_out"
 
     def graph(self, outputs: list[str], kinds: list[int]) -> onnx.GraphProto:
+        """Return the subgraph with the given outputs and their types."""
         shapes: list[tuple[int, ...] | None] = [() if kind == 9 else None for kind in kinds]
         infos = map(helper.make_tensor_value_info, outputs, kinds, shapes)
         return helper.make_graph(self._nodes, self._name, self._inputs, list(infos), self._weights)
@@ -105,7 +111,7 @@ HOLDING = {"looped": loop_network, "scanned": scan_network, "branched": branch_n
 
 
 def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs inside nodes."""
+    """Yield the subgraphs of nodes."""
     for node in nodes:  # type: ignore[attr-defined]
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
@@ -113,11 +119,14 @@ def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
 
 
 def within(plant: Plant) -> Plant:
-    """The same fault in a graph inside a node, which is right to name, too: what is inside is not
-    saved, and has no counterpart in an optimized model.
+    """Return a fault that is planted in a subgraph.
+
+    To name the node with the subgraph is also right: inner tensors are not saved, and have no
+    counterpart in an optimized model.
     """
 
     def planted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        """Plant the fault in a random subgraph; return it, or None without a place for it."""
         drawn = one_of(
             rng, [(node, graph) for node in model.graph.node for graph in graphs([node])]
         )
@@ -138,7 +147,7 @@ def within(plant: Plant) -> Plant:
 
 
 def trips(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Loop goes round once too little."""
+    """Decrease the trip count of a Loop by one; return the fault, or None without a Loop."""
     [node] = [node for node in model.graph.node if node.op_type == "Loop"] or [None]
     if node is None:
         return None
@@ -148,7 +157,7 @@ def trips(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def swap_branches(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """The branches of an If have changed places."""
+    """Exchange the branches of an If; return the fault, or None without an If."""
     node = one_of(rng, [node for node in model.graph.node if node.op_type == "If"])
     if node is None:
         return None
@@ -160,7 +169,7 @@ def swap_branches(model: onnx.ModelProto, rng: np.random.Generator) -> Planted |
 
 
 def backwards(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Scan begins at the end."""
+    """Reverse the direction of a Scan; return the fault, or None without a Scan."""
     node = one_of(rng, [node for node in model.graph.node if node.op_type == "Scan"])
     if node is None:
         return None

@@ -18,13 +18,13 @@ FIRST, LAST = OPENVINO[0], OPENVINO[-1]
 
 
 def _pool(op: str, **attributes: Any) -> Step:
-    """A window that would begin beyond the end, or count what is there."""
+    """Return a pooling step whose last window starts beyond the end, or counts padding."""
     window = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1] * 4, "ceil_mode": 1}
     return Step(op, (), {**window, **attributes})
 
 
 def _lstm(peepholes: bool, **attributes: Any) -> Step:
-    """An LSTM over [4, 2, 3] with five units."""
+    """Return an LSTM on [4, 2, 3] with five units, with or without peepholes."""
     rng = np.random.default_rng(7)
     shapes = [(1, 20, 3), (1, 20, 5), (1, 40)]
     reads: list[Any] = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
@@ -34,19 +34,23 @@ def _lstm(peepholes: bool, **attributes: Any) -> Step:
 
 
 def _transposed(**attributes: Any) -> Step:
+    """Return a ConvTranspose with a random weight and the given attributes."""
     weight = np.random.default_rng(8).standard_normal((4, 3, 3, 3)).astype(np.float32)
     return Step("ConvTranspose", (weight,), {"kernel_shape": [3, 3], **attributes})
 
 
 def _resize(scales: list[float], **attributes: Any) -> Step:
+    """Return a Resize with scales and the given attributes."""
     return Step("Resize", (None, np.array(scales, np.float32)), attributes)
 
 
 def _long(value: int) -> tuple[np.ndarray[Any, Any]]:
+    """Return the inputs of a step: one int64 scalar."""
     return (np.array(value, np.int64),)
 
 
 def _row(*of_row: Any, first: str = FIRST, last: str = LAST, **more: Any) -> Row:
+    """Return a row of the table for a range of OpenVINO versions."""
     return Row(*of_row, first=first, last=last, **more)
 
 

@@ -9,7 +9,7 @@ from .hosts import Embed, Net, dense
 
 
 def mobile(net: Net, embed: Embed, at: float) -> str:
-    """Inverted residuals with depthwise convolutions, and squeeze and excitation."""
+    """Add inverted residuals with depthwise convolutions; return the name of the output."""
     trunk = net.conv(net.input("image", (1, 3, 14, 14)), 8)
     for block in range(4):
         with net.scope(f"block{block}"):
@@ -34,7 +34,7 @@ def mobile(net: Net, embed: Embed, at: float) -> str:
 
 
 def recurrent(net: Net, embed: Embed, at: float) -> str:
-    """An LSTM, a GRU, and attention over their steps."""
+    """Add an LSTM, a GRU and attention over their steps; return the name of the output."""
     width = 12
     trunk = net.input("steps", (6, 2, 8))
     for op, gates, hidden in (("LSTM", 4, 8), ("GRU", 3, width)):
@@ -61,7 +61,7 @@ def recurrent(net: Net, embed: Embed, at: float) -> str:
 
 
 def generator(net: Net, embed: Embed, at: float) -> str:
-    """Transposed convolutions with instance normalization, padded by reflection and resized."""
+    """Add transposed convolutions with instance normalization; return the output's name."""
     weight = net.weight(16, 128, fan_in=16, gain=1.5)
     trunk = net.reshape(net.node("Gemm", net.input("noise", (1, 16)), weight), (1, 8, 4, 4))
     for level in range(2):
@@ -98,7 +98,7 @@ def generator(net: Net, embed: Embed, at: float) -> str:
 
 
 def gpt(net: Net, embed: Embed, at: float) -> str:
-    """Three causal layers with LayerNormalization, tied embeddings, and the last word's scores."""
+    """Add three causal layers with tied embeddings; return the name of the last scores."""
     width = 24
     words = net.input("input_ids", (1, 10), TensorProto.INT64)
     table = net.constant(net.rng.standard_normal((50, width)))
@@ -129,6 +129,7 @@ def gpt(net: Net, embed: Embed, at: float) -> str:
 
 
 def _norm(net: Net, tensor: str) -> str:
+    """Add a LayerNormalization, and return the name of its output."""
     width = net.shapes[tensor][-1]
     scale = net.constant(net.rng.uniform(0.7, 1.3, width))
     bias = net.constant(net.rng.standard_normal(width) * 0.1)
@@ -136,7 +137,7 @@ def _norm(net: Net, tensor: str) -> str:
 
 
 def detector(net: Net, embed: Embed, at: float) -> str:
-    """A pyramid of two levels with boxes that NonMaxSuppression and TopK choose from."""
+    """Add a two-level pyramid with NonMaxSuppression and TopK; return the output's name."""
     trunk = net.same("LeakyRelu", net.conv(net.input("image", (1, 3, 16, 16)), 8), alpha=0.1)
     weight = net.weight(8, 1, 3, 3, fan_in=9, gain=1.4)
     down = net.node(
@@ -193,7 +194,7 @@ def detector(net: Net, embed: Embed, at: float) -> str:
 
 
 def streaming(net: Net, embed: Embed, at: float) -> str:
-    """Attention over a cache that ScatterND fills, with a mask; a bidirectional GRU behind it."""
+    """Add masked attention over a cache, then a bidirectional GRU; return the output's name."""
     width, heads, steps = 16, 2, 8
     trunk = net.input("frames", (1, steps, width))
     mask = net.input("mask", (1, steps), TensorProto.INT64)

@@ -54,8 +54,10 @@ def planted_cases(
     ways: Sequence[str] = (),
     take: int = 1,
 ) -> list[Case]:
-    """Draw so many cases, and write every ``take``-th; ``models`` are real ones. ``ways``: compared
-    only with these, of `WAYS`; cases that compare with something else are left out then.
+    """Draw cases, write every `take`-th, and return those.
+
+    `models` are real ones. `ways` of `WAYS` limit what the models are compared with; other cases
+    are left out.
     """
     kinds = [kind for kind in PLANTS if kind != "quantization"]
     turns: list[Maker] = [change_maker(kind, ways or WAYS) for kind in kinds]
@@ -84,9 +86,10 @@ PLANTS = {**KINDS, **EXPORTED, **WIRED}
 
 
 def _from(make: Callable[..., Iterator[Case]], *kind: str) -> Maker:
-    """Take the case that a function of another folder writes, with the version of this one."""
+    """Return a maker that writes the case of another folder, with the version of this one."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        """Write a case of the kind to a folder; return it, or None without a fault."""
         place = _place(folder, number)
         case = next(make(place, rng, *kind), None)
         if case is not None:
@@ -100,7 +103,7 @@ def _from(make: Callable[..., Iterator[Case]], *kind: str) -> Maker:
 def host(
     rng: np.random.Generator, build: Any = None, embed: Any = None, style: str = ""
 ) -> onnx.ModelProto:
-    """A healthy network."""
+    """Return a healthy network."""
     hosts = {**PLANTED, **OTHERS}
     name = "" if build else str(rng.choice(list(hosts)))
     build_host = build or hosts[name]
@@ -110,7 +113,7 @@ def host(
 
 
 def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) -> list[np.ndarray]:
-    """What ONNX Runtime makes of it."""
+    """Return the outputs of a model in ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
@@ -122,11 +125,13 @@ def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) ->
 def _both(
     healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.ndarray]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the outputs of two models; ONNX Runtime may crash of a changed model, so a process of
-    its own runs them.
+    """Return pairs of healthy and faulty outputs, computed in another process.
+
+    ONNX Runtime may crash on a changed model.
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return pairs of healthy and faulty outputs, within a limit of memory."""
         # Limit memory, because a changed bound can create a tensor of many gigabytes.
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
@@ -141,8 +146,9 @@ def shows(
     *,
     of_each: bool = False,
 ) -> bool:
-    """Return whether the outputs differ, and are numbers in the healthy one. `of_each`: whether
-    many elements differ by as much of themselves, and not one by as much of the output.
+    """Return whether outputs differ, and healthy ones are finite.
+
+    `of_each`: whether many elements differ relative to themselves, not one relative to the output.
     """
     try:
         pairs = _both(healthy, faulty, data)
@@ -157,6 +163,7 @@ def shows(
 
 
 def _place(folder: Path, number: int) -> Path:
+    """Return a new folder for the case of a number."""
     place = folder / f"planted-{number:03d}"
     place.mkdir(parents=True, exist_ok=True)
     return place
@@ -165,6 +172,7 @@ def _place(folder: Path, number: int) -> Path:
 def _case(
     place: Path, kind: str, words: tuple[str, ...], culprits: tuple[Culprit, ...] = ()
 ) -> Case:
+    """Write a case to its folder, and return it."""
     case = Case(
         name=place.name,
         kind=kind,
@@ -178,6 +186,7 @@ def _case(
 
 
 def _culprit(plan: Planted) -> Culprit:
+    """Return the culprit that a diagnosis must name for a planted fault."""
     # The cause "nan" is also correct: a fault can, for example, make a variance negative.
     return Culprit(plan.nodes, plan.beside, (plan.party,), (*plan.causes, "nan"))
 
@@ -190,7 +199,7 @@ def against(
     options: tuple[str, ...] = (),
     ways: Sequence[str] = WAYS,
 ) -> tuple[str, tuple[str, ...]]:
-    """Write what the command compares with; return its name and the options."""
+    """Write the reference of a case; return the name of its kind and the options for it."""
     way = str(rng.choice(ways))
     if way == "saved outputs":
         _save_results(place, healthy, data)
@@ -223,7 +232,7 @@ def against(
 
 
 def _save_results(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> None:
-    """Save data and results, as `polygraphy run --save-outputs` does."""
+    """Save data and outputs, as `polygraphy run --save-outputs` does."""
     from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
     from polygraphy.comparator import Comparator
 
@@ -236,6 +245,7 @@ def change_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
     """Return a maker of cases with a changed weight, attribute or structure."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        """Write a case with the change to a folder; return it, or None without a place."""
         options: tuple[str, ...] = ()
         if models and rng.random() < 0.35:
             name = str(rng.choice(list(models)))
@@ -255,6 +265,7 @@ def nested_maker(kind: str, ways: Sequence[str] = WAYS) -> Maker:
     """Return a maker of cases with a fault in a subgraph, or in a model that a library wrote."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        """Write a case with the fault in a subgraph; return it, or None without a place."""
         if kind in INSIDE:
             build, plant = INSIDE[kind]
             healthy = host(rng, build)
@@ -278,7 +289,7 @@ def _write_fault(
     kind: str,
     ways: Sequence[str],
 ) -> Case | None:
-    """Write a fault that shows in the outputs."""
+    """Write a case if its fault shows in the outputs, and return it, otherwise None."""
     healthy, data, options = model
     of_each = kind in JOINED
     if planted_pair is None or not shows(healthy, planted_pair[0], data, of_each=of_each):
@@ -302,12 +313,13 @@ def _write_fault(
 
 
 def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name of the first output of each node."""
     outer = {node.name or node.output[0]: node.output[0] for node in model.graph.node}
     return tuple(outer.get(name, name) for name in names)
 
 
 def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
-    """Two faults at once, in different nodes."""
+    """Write a case with faults in two nodes; return it, or None if they do not show."""
     healthy = host(rng)
     data = random_inputs(healthy, number)
     kinds = rng.choice(["element", "scaled", "attribute", "epsilon", "dropped"], 2, replace=False)
@@ -328,7 +340,7 @@ def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> 
 def quantized_case(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    """Return a case with a fault in a quantized model; None if outputs do not show it."""
+    """Write a case with a fault in a quantized model; return it, or None if it is hidden."""
     healthy = host(rng, quantized_network)
     data = random_inputs(healthy, number)
     plan = plant_fault(healthy, "quantization", rng)
@@ -344,9 +356,10 @@ _OF_INVALID = ("refusal", "attribute", "invalid")
 
 
 def invalid(kind: str) -> Maker:
-    """A node is against the specification: whoever refuses it is right."""
+    """Return a maker of cases with a node that violates the specification."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        """Write a case with an invalid node; return it, or None if no backend rejects it."""
         name = str(rng.choice(list(HOSTS)))
         net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
         try:
@@ -363,7 +376,7 @@ def invalid(kind: str) -> Maker:
 def _wrongly_declared(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    """The graph declares another data type for a tensor than its node computes."""
+    """Write a case with a wrong declared data type; return it, or None."""
     model = host(rng)
     return _invalid_case(folder, rng, number, model, "invalid: declared", declare_type(model, rng))
 
@@ -371,7 +384,7 @@ def _wrongly_declared(
 def _wrong_index(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    """The data hold an index that does not exist."""
+    """Write a case whose data contain an invalid index; return it, or None."""
     model = host(rng, HOSTS[str(rng.choice(["cnn", "encoder"]))] if "cnn" in HOSTS else cnn)
     node, more = add_lookup(model, rng)
     data = {**random_inputs(model, number), **more}
@@ -390,6 +403,7 @@ def _invalid_case(
     kind: str,
     node: str,
 ) -> Case | None:
+    """Write a case with an invalid model; return it, or None if ONNX Runtime accepts it."""
     place = _place(folder, number)
     onnx.save(model, place / "model.onnx")
     if _is_run(place / "model.onnx"):  # ONNX Runtime accepts this invalid model.
@@ -400,7 +414,7 @@ def _invalid_case(
 
 
 def _is_run(model: Path) -> bool:
-    """Return whether ONNX Runtime runs a model, in a process of its own."""
+    """Return whether ONNX Runtime runs a model, tried in another process."""
     data = random_inputs(onnx.load(model), 0)
     try:
         call_isolated(
@@ -412,9 +426,10 @@ def _is_run(model: Path) -> bool:
 
 
 def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:
-    """Log, Sqrt or Div, of values that are too low or zero where broken."""
+    """Return a function that adds a Log, Sqrt or Div, which computes NaN if `broken`."""
 
     def build(net: Net, t: str) -> str:
+        """Add the operator that computes NaN, and return the name of the output."""
         if op == "Div":
             high = net.same("Relu", t)
             low = net.same("Add", high, net.constant(0.0 if broken else 0.3))
@@ -430,7 +445,7 @@ def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:
 
 
 def not_numbers(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
-    """NaN is born, with or without a healthy model beside it."""
+    """Write a case in which NaN arises, with or without a healthy reference; return it."""
     op, name = str(rng.choice(["Log", "Sqrt", "Div"])), str(rng.choice(list(HOSTS)))
     seed, style, at = int(rng.integers(2**31)), str(rng.choice(STYLES)), rng.random()
     nets = [Net(seed, style), Net(seed, style)]
@@ -456,9 +471,10 @@ def not_numbers(folder: Path, rng: np.random.Generator, models: Models, number: 
 
 
 def narrow(kind: str) -> Callable[[Net, str], str]:
-    """What fp32 holds and fp16 does not."""
+    """Return a function that adds a pattern which fp32 represents and fp16 does not."""
 
     def build(net: Net, t: str) -> str:
+        """Add a pattern that half precision cannot represent, and return its output's name."""
         if kind == "overflow":
             large = net.same("Mul", t, net.constant(600.0))
             with net.culprit():
@@ -482,13 +498,14 @@ def narrow(kind: str) -> Callable[[Net, str], str]:
 
 
 def half(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in half precision, with float32 inputs and outputs."""
+    """Return the model in half precision, with float32 inputs and outputs."""
     from polygraphy.backend.onnx import ConvertToFp16
 
     return ConvertToFp16(model)()
 
 
 def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    """Write a case with a loss of half precision; return it, or None without a loss."""
     kind = str(rng.choice(["overflow", "underflow", "epsilon"]))
     name = str(rng.choice(list(HOSTS)))
     net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
@@ -523,7 +540,7 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
 def _hide_change(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    """A weight in half precision is another, by less than `run --rtol auto` notices."""
+    """Write a case with a change too small for `run --rtol auto`; return it, or None."""
     healthy = host(rng)
     plan = plant_fault(healthy, "slightly", rng, PLANTS)
     if plan is None:
@@ -551,7 +568,7 @@ def _healthy_reference(
     number: int,
     ways: Sequence[str] = WAYS,
 ) -> Case | None:
-    """Nothing is wrong: another level, other names, saved results."""
+    """Write a case without a fault, compared with a reference; return it, or None."""
     options: tuple[str, ...] = ()
     if models and rng.random() < 0.4:
         name = str(rng.choice(list(models)))
@@ -575,6 +592,7 @@ def _healthy_reference(
 def _healthy_backends(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
+    """Write a healthy case of two backends; return it, or None if it does not run."""
     options: tuple[str, ...] = ()
     if models and rng.random() < 0.4:
         name = str(rng.choice(list(models)))
@@ -588,7 +606,7 @@ def _healthy_backends(
 
 
 def _is_loaded(model: Path) -> bool:
-    """Return whether ONNX Runtime loads a model; it may crash, so a process of its own does."""
+    """Return whether ONNX Runtime loads a model, tried in another process."""
     line = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1])"
     done = subprocess.run(
         [sys.executable, "-c", line, str(model)], capture_output=True, check=False
@@ -599,6 +617,7 @@ def _is_loaded(model: Path) -> bool:
 def _healthy_half(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
+    """Write a healthy case in half precision; return it, or None if it does not run."""
     model = host(rng)
     place = _place(folder, number)
     onnx.save(half(model), place / "model.onnx")
@@ -611,9 +630,10 @@ def _healthy_half(
 
 
 def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
-    """Rows that are nearly constant are normalized: rounding becomes everything."""
+    """Write a healthy case that normalizes nearly constant rows; return it."""
 
     def embed(net: Net, t: str) -> str:
+        """Add a pattern that amplifies rounding, and return the name of its output."""
         width = net.shapes[t][-1]
         flat = net.same("Add", net.same("Mul", t, net.constant(3e-6)), net.constant(7.0))
         centered = net.same("Sub", flat, net.reduce("ReduceMean", flat, [-1]))
@@ -631,7 +651,7 @@ def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, num
 
 
 def _other_data(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
-    """The results were made with other data than are given now."""
+    """Write a case whose saved results come from other data; return it."""
 
     model = host(rng)
     place = _place(folder, number)

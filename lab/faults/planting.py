@@ -29,14 +29,14 @@ class Planted(NamedTuple):
 
 
 def identity(node: onnx.NodeProto) -> str:
-    """How a node is called in a report: by its name, or by its first output."""
+    """Return the name of a node in a report: its own, or that of its first output."""
     return node.name or next(name for name in node.output if name)
 
 
 def weights_of(
     model: onnx.ModelProto, least: int
 ) -> Iterator[tuple[onnx.TensorProto, list[onnx.NodeProto]]]:
-    """Weights of at least so many elements, with the nodes that read them."""
+    """Yield weights of a minimum number of elements, with the nodes that read them."""
     for weight in model.graph.initializer:
         if weight.data_type == onnx.TensorProto.FLOAT and np.prod(weight.dims) >= least:
             readers = [node for node in model.graph.node if weight.name in node.input]
@@ -45,7 +45,7 @@ def weights_of(
 
 
 def _constants(model: onnx.ModelProto) -> None:
-    """Make initializers of Constant nodes, which many exporters write for weights."""
+    """Replace Constant nodes of a model by initializers."""
     other_nodes = []
     for node in model.graph.node:
         value = (
@@ -73,7 +73,7 @@ def one_of(rng: np.random.Generator, candidates: list) -> object:
 
 
 def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """One element of a weight is another number."""
+    """Change one element of a weight; return the fault, or None without a weight."""
     drawn = one_of(rng, list(weights_of(model, 16)))
     if drawn is None:
         return None
@@ -87,7 +87,7 @@ def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def scale_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A weight is half as large again."""
+    """Scale a weight by 1.5; return the fault, or None without a weight."""
     drawn = one_of(rng, list(weights_of(model, 4)))
     if drawn is None:
         return None
@@ -97,7 +97,7 @@ def scale_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
 
 
 def transpose_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A square weight is transposed."""
+    """Transpose a square weight; return the fault, or None without such a weight."""
     square = [
         (w, r) for w, r in weights_of(model, 9) if len(w.dims) == 2 and w.dims[0] == w.dims[1]
     ]
@@ -112,7 +112,7 @@ def transpose_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Plante
 
 
 def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """An epsilon is far too large: of a node, or one that is added to a variance."""
+    """Enlarge an epsilon of a node or variance; return the fault, or None without one."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     candidates: list[tuple[onnx.NodeProto, onnx.TensorProto | None]] = []
     for node in model.graph.node:
@@ -140,7 +140,7 @@ def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Pads, transB, alpha or an axis are others."""
+    """Change pads, transB, alpha or an axis; return the fault, or None without them."""
     candidates = []
     squares = {
         w.name for w in model.graph.initializer if len(w.dims) == 2 and w.dims[0] == w.dims[1]
@@ -175,7 +175,7 @@ def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
 
 
 def swap_inputs(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """The two inputs of a node change places."""
+    """Exchange the two inputs of a node; return the fault, or None without such a node."""
     candidates = [
         node
         for node in model.graph.node
@@ -191,7 +191,7 @@ def swap_inputs(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | N
 
 
 def drop_bias(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A bias is gone: the third input of a node, or the Add after a product."""
+    """Remove a bias; return the fault, or None without a bias."""
     weights = {weight.name for weight in model.graph.initializer}
     producers = {name: node for node in model.graph.node for name in node.output}
     outputs = {value.name for value in model.graph.output}
@@ -227,7 +227,7 @@ def drop_bias(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
 
 
 def quantization(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """The scale or zero point of one pair of many is wrong."""
+    """Change the scale or zero point of a Q/DQ pair; return the fault, or None."""
     quantized = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and len(n.input) == 3]
     node = one_of(rng, quantized)
     if node is None:
@@ -263,7 +263,7 @@ _OTHERS = {
 
 
 def another(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A node is another operator."""
+    """Replace the operator of a node; return the fault, or None without such a node."""
     node = one_of(rng, [node for node in model.graph.node if node.op_type in _OTHERS])
     if node is None:
         return None
@@ -272,7 +272,7 @@ def another(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def missing(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """An activation is gone: what stands before it and behind it is named."""
+    """Remove an activation; return the fault, at its neighbors, or None without one."""
     ops = {"Relu", "Clip", "HardSwish", "Tanh", "Erf", "PRelu", "LeakyRelu"}
     outputs = {value.name for value in model.graph.output}
     nodes = [n for n in model.graph.node if n.op_type in ops and n.output[0] not in outputs]
@@ -289,7 +289,7 @@ def missing(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def rewire_sum(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A sum reads an earlier sum or product than it should."""
+    """Connect a sum to an earlier tensor; return the fault, or None without such a sum."""
     weights = {weight.name for weight in model.graph.initializer}
     nodes = list(model.graph.node)
     adds = [i for i, n in enumerate(nodes) if n.op_type == "Add" and not weights & {*n.input}]
@@ -327,7 +327,7 @@ def plant_fault(
     rng: np.random.Generator,
     kinds: Mapping[str, Plant] = KINDS,
 ) -> tuple[onnx.ModelProto, Planted] | None:
-    """Return a copy with a fault of this kind."""
+    """Return a copy with a fault of a kind, and the fault; None if it does not fit."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _constants(copy)
@@ -337,13 +337,14 @@ def plant_fault(
 
 
 def rename_all(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which every node, weight and tensor within has another name."""
+    """Return a copy in which every node, weight and inner tensor has another name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     tensor_names = {value.name for value in [*copy.graph.input, *copy.graph.output]}
     names: dict[str, str] = {"": ""}
 
     def other(name: str) -> str:
+        """Return the new name of a tensor; inputs and outputs keep theirs."""
         if name in tensor_names:
             return name
         return names.setdefault(name, f"t.{len(names):04d}")

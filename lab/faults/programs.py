@@ -35,8 +35,9 @@ def programs(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
 
 
 def export_case(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
-    """Export a drawn program, and yield the case of a file that does not compute it; of a healthy
-    file where the kind is ``healthy``.
+    """Export a random program, and yield the case of a file with a fault of a kind.
+
+    The kind `healthy` is a file without a fault.
     """
     from exports.drawn import FROZEN, OTHERS, frozen, other
     from exports.varied import EDITED, FOREIGN, SIZED, draw_host, write_cases

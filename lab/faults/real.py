@@ -41,6 +41,7 @@ class Fault(NamedTuple):
 
 
 def _cast_bool(net: Net, t: str) -> str:
+    """Add the casts from int32 to bool, and return the name of the output."""
     with net.culprit():
         integers = net.node("Cast", t, to=TensorProto.INT32)
         output = net.node("Cast", integers, to=TensorProto.BOOL)
@@ -49,9 +50,10 @@ def _cast_bool(net: Net, t: str) -> str:
 
 
 def _narrow(kind: str, scale: float) -> Callable[[Net, str], str]:
-    """Cast down to a float of fewer bits and back, of values around the scale."""
+    """Return a function that adds a cast to a narrower float and back."""
 
     def build(net: Net, t: str) -> str:
+        """Add the cast to the narrow type and back, and return the name of the output."""
         scaled = net.same("Mul", t, net.constant(scale))
         with net.culprit():
             low = net.node("Cast", scaled, to=TYPES[kind])
@@ -63,6 +65,7 @@ def _narrow(kind: str, scale: float) -> Callable[[Net, str], str]:
 
 
 def _int32_trip(net: Net, t: str) -> str:
+    """Add the casts from int64 to int32 and back, and return the name of the output."""
     long = net.node("Cast", net.same("Mul", t, net.constant(4.0)), to=TensorProto.INT64)
     long = net.node("Mul", long, net.constant(2**33, np.int64))
     long = net.node("Add", long, net.constant(5, np.int64))
@@ -74,6 +77,7 @@ def _int32_trip(net: Net, t: str) -> str:
 
 
 def _uint8_trip(net: Net, t: str) -> str:
+    """Add the casts from int32 to uint8 and back, and return the name of the output."""
     integers = net.node("Cast", net.same("Mul", t, net.constant(200.0)), to=TensorProto.INT32)
     with net.culprit():
         byte = net.node("Cast", integers, to=TensorProto.UINT8)
@@ -83,11 +87,13 @@ def _uint8_trip(net: Net, t: str) -> str:
 
 
 def _pad(net: Net, t: str) -> str:
+    """Add a Pad by one on each edge of an image, and return the name of its output."""
     pads = net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)
     return str(net.node("Pad", t, pads, net.constant(0.0)))
 
 
 def _pad_average(net: Net, t: str) -> str:
+    """Add a Pad before an AveragePool, and return the name of the output."""
     image = net.image(t)
     _, channels, height, width = net.shapes[image]
     with net.culprit():
@@ -115,7 +121,7 @@ def _pad_average(net: Net, t: str) -> str:
 
 
 def _pad_average_inner(net: Net, t: str) -> str:
-    """The same without cutting: the edges, which are wrong, go on by another way."""
+    """Add a Pad before an AveragePool without cutting edges; return the output's name."""
     image = net.image(t)
     with net.culprit():
         padded = _pad(net, image)
@@ -135,7 +141,10 @@ def _pad_average_inner(net: Net, t: str) -> str:
 
 
 def _pad_max(stride: int) -> Callable[[Net, str], str]:
+    """Return a function that adds a Pad before a MaxPool with a stride."""
+
     def build(net: Net, t: str) -> str:
+        """Add a Pad before a MaxPool, and return the name of the output."""
         image = net.image(t)
         channels = net.shapes[image][1]
         low = net.same("Sub", image, net.constant(1.5))  # Mostly negative numbers.
@@ -155,6 +164,7 @@ def _pad_max(stride: int) -> Callable[[Net, str], str]:
 
 
 def _idle_transpose_matmul(net: Net, t: str) -> str:
+    """Add an idle Transpose before a MatMul, and return the name of the output."""
     side = int(net.rng.choice([3, 4, 6]))
     small = net.squeeze(t, side, side)
     with net.culprit():
@@ -165,6 +175,7 @@ def _idle_transpose_matmul(net: Net, t: str) -> str:
 
 
 def _idle_transpose_gemm(net: Net, t: str) -> str:
+    """Add an idle Transpose before a Gemm, and return the name of the output."""
     side = int(net.rng.choice([3, 4, 6]))
     small = net.squeeze(t, side, side)
     with net.culprit():
@@ -176,7 +187,7 @@ def _idle_transpose_gemm(net: Net, t: str) -> str:
 
 
 def _tiny_division(net: Net, t: str) -> str:
-    """1 / 1e-40 overflows, 1e-40 / 1e-40 does not."""
+    """Add a division by 1e-40 whose inverse overflows, and return the output's name."""
     tiny = net.same("Add", net.same("Mul", t, net.constant(0.0)), net.constant(1e-40))
     with net.culprit():
         inverse = net.node("Div", net.constant(1.0), tiny)
@@ -185,9 +196,10 @@ def _tiny_division(net: Net, t: str) -> str:
 
 
 def _odd_norm(kind: str) -> Callable[[Net, str], str]:
-    """A normalization written out over axes that fused operators do not have, or of mean - x."""
+    """Return a function that adds a decomposed norm over unusual axes, or of mean - x."""
 
     def build(net: Net, t: str) -> str:
+        """Add a norm over unusual axes, and return the name of the output."""
         a, b = int(net.rng.choice([2, 3])), 4
         small = net.squeeze(t, a, b, b)
         first, second = {
@@ -214,10 +226,14 @@ def _odd_norm(kind: str) -> Callable[[Net, str], str]:
 
 
 def _quantized_twice(scale: float, zero: int) -> Callable[[Net, str], str]:
+    """Return a function that adds two Q/DQ pairs with different scales."""
+
     def build(net: Net, t: str) -> str:
+        """Add the two Q/DQ pairs, and return the name of the output."""
         output = net.same("Clip", t, net.constant(-3.0), net.constant(3.0))
 
         def pair(tensor: str, by: float, around: int) -> str:
+            """Add a Q/DQ pair, and return the name of its output."""
             numbers = (net.constant(by), net.constant(around, np.uint8))
             return str(
                 net.node("DequantizeLinear", net.node("QuantizeLinear", tensor, *numbers), *numbers)
@@ -231,7 +247,7 @@ def _quantized_twice(scale: float, zero: int) -> Callable[[Net, str], str]:
 
 
 def _average_ends(net: Net, t: str) -> str:
-    """AveragePool with pads at the ends only, which are to be counted."""
+    """Add an AveragePool that counts pads at the ends, and return the output's name."""
     image = net.image(t)
     with net.culprit():
         output = net.node(
@@ -242,6 +258,7 @@ def _average_ends(net: Net, t: str) -> str:
 
 
 def _average_ceil(net: Net, t: str) -> str:
+    """Add an AveragePool with a rounded-up size, and return the name of the output."""
     values = net.squeeze(t, 1, 1, 9)
     with net.culprit():
         output = net.node(
@@ -258,9 +275,10 @@ def _average_ceil(net: Net, t: str) -> str:
 
 
 def _not_numbers(op: str) -> Callable[[Net, str], str]:
-    """An operator that passes on what is no number, by the standard."""
+    """Return a function that adds an operator which passes NaN on."""
 
     def build(net: Net, t: str) -> str:
+        """Add an operator that reads NaN, and return the name of the output."""
         root = net.same("Sqrt", net.same("Sub", t, net.constant(-0.5)))
         with net.culprit():
             output = net.same(op, root)
@@ -272,7 +290,10 @@ def _not_numbers(op: str) -> Callable[[Net, str], str]:
 
 
 def _rounded_sum(net: Net, t: str) -> str:
+    """Add a quantized sum with ties, and return the name of the output."""
+
     def numbers(tensor: str, scale: float) -> tuple[str, tuple[str, str]]:
+        """Add a QuantizeLinear; return the names of its output, and of scale and zero point."""
         pair = (net.constant(scale), net.constant(128, np.uint8))
         return str(net.node("QuantizeLinear", tensor, *pair)), pair
 
@@ -289,7 +310,7 @@ def _rounded_sum(net: Net, t: str) -> str:
 
 
 def _unrounded_cos(net: Net, t: str) -> str:
-    """Values between 6.28 and 6.30, whose cosine rounds to 1 in half precision."""
+    """Add a Cos of 6.28 to 6.30, which fp16 rounds to 1; return the output's name."""
     near = net.same(
         "Add", net.same("Mul", net.same("Tanh", t), net.constant(0.012)), net.constant(6.288)
     )
@@ -304,9 +325,10 @@ def _unrounded_cos(net: Net, t: str) -> str:
 
 
 def _pool(op: str, shape: tuple[int, ...], **attributes: object) -> Callable[[Net, str], str]:
-    """A pooling node over a small tensor; what comes out is averaged, whatever its shape."""
+    """Return a function that adds a pooling node, and averages its output."""
 
     def build(net: Net, t: str) -> str:
+        """Add the pooling operator, and return the name of the output."""
         small = net.squeeze(t, *shape)
         with net.culprit():
             output = net.node(op, small, **attributes)
@@ -318,6 +340,7 @@ def _pool(op: str, shape: tuple[int, ...], **attributes: object) -> Callable[[Ne
 
 
 def _gemm_idle_transpose(net: Net, t: str) -> str:
+    """Add an idle Transpose after a Gemm, and return the name of the output."""
     side = int(net.rng.choice([3, 4, 6]))
     small = net.squeeze(t, side, side)
     with net.culprit():
@@ -327,6 +350,7 @@ def _gemm_idle_transpose(net: Net, t: str) -> str:
 
 
 def _pad_average_counted(net: Net, t: str) -> str:
+    """Add a Pad before an AveragePool without pads, and return the output's name."""
     image = net.image(t)
     with net.culprit():
         output = net.node("AveragePool", _pad(net, image), kernel_shape=[3, 3])
@@ -335,7 +359,7 @@ def _pad_average_counted(net: Net, t: str) -> str:
 
 
 def _cast_that_stays(net: Net, t: str) -> str:
-    """A cast to the type that it has, multiplied by an inverse: the graph after it is invalid."""
+    """Add an idle cast of an inverse, whose rewrite is invalid; return the output's name."""
     high = net.same("Add", net.same("Abs", t), net.constant(1.0))
     output = net.same("Add", high, net.constant(0.5))
     with net.culprit():
@@ -346,6 +370,7 @@ def _cast_that_stays(net: Net, t: str) -> str:
 
 
 def _broadcasting_scale(net: Net, t: str) -> str:
+    """Add an RMS norm whose scale broadcasts, and return the name of the output."""
     small = net.squeeze(t, 1, 1)
     with net.culprit():
         squared = net.node("Pow", small, net.constant(2.0))
@@ -356,6 +381,7 @@ def _broadcasting_scale(net: Net, t: str) -> str:
 
 
 def _double_clip(net: Net, t: str) -> str:
+    """Add a Relu and a Clip in float64, and return the name of the output."""
     double = net.node("Cast", t, to=TensorProto.DOUBLE)
     bounds = (net.constant(-1.0, np.float64), net.constant(1.0, np.float64))
     with net.culprit():
@@ -366,12 +392,14 @@ def _double_clip(net: Net, t: str) -> str:
 
 
 def _all_or_nothing(net: Net, t: str) -> str:
+    """Add a ReduceL1 without axes that does nothing, and return the output's name."""
     with net.culprit():
         output = net.node("ReduceL1", t, noop_with_empty_axes=1)
     return net.same("Add", t, net.same("Tanh", net.shaped(output, net.shapes[t])))
 
 
 def _sample(net: Net, t: str) -> str:
+    """Add a bicubic GridSample, and return the name of the output."""
     picture, grid = net.squeeze(t, 1, 2, 4, 5), net.squeeze(t, 1, 3, 4, 2)
     with net.culprit():
         output = net.node(
@@ -578,13 +606,14 @@ _PATTERNS = (
 )
 
 
-def _of_row(row: Row, party: str = "onnxrt") -> Fault:
+def _row_fault(row: Row, party: str = "onnxrt") -> Fault:
+    """Return the fault of a row of the table of kernels."""
     ends = (row.first, row.last)
     return Fault(row.name, chain(row), *ends, row.cause, row.rewrites, party, row.opset)
 
 
 _OF_OPENVINO = (
-    *(_of_row(row, "openvino") for row in openvino.ROWS),
+    *(_row_fault(row, "openvino") for row in openvino.ROWS),
     Fault(
         "Relu of NaN",
         _not_numbers("Relu"),
@@ -602,4 +631,4 @@ _OF_OPENVINO = (
         causes=("kernel",),
     ),
 )
-FAULTS = (*_PATTERNS, *map(_of_row, ROWS), *_OF_OPENVINO)
+FAULTS = (*_PATTERNS, *map(_row_fault, ROWS), *_OF_OPENVINO)

@@ -74,7 +74,7 @@ RUN = {"onnxrt": IN_ONNXRT, "openvino": IN_OPENVINO}
 def real_cases(
     folder: Path, seed: int, faulty: int, healthy: int, parties: Collection[str] = tuple(RUN)
 ) -> list[Case]:
-    """Draw so many cases of each kind, write them, and return those whose fault shows.
+    """Draw and write cases of each kind, and return those whose fault shows.
 
     Args:
         folder: where they are written.
@@ -95,7 +95,7 @@ def real_cases(
 
 
 def _order(rng: np.random.Generator, faults: Sequence[Fault], count: int) -> list[Fault]:
-    """Every fault about as often, in a random order."""
+    """Return faults in random order, each about equally often."""
     order: list[Fault] = []
     while len(order) < count:
         order += [faults[int(i)] for i in rng.permutation(len(faults))]
@@ -103,7 +103,7 @@ def _order(rng: np.random.Generator, faults: Sequence[Fault], count: int) -> lis
 
 
 def _right(fault: Fault) -> list[str]:
-    """The releases after those that are wrong."""
+    """Return the releases in which a fault is fixed."""
     later_versions = after(fault.last)
     if fault.name.startswith("MaxPool, SAME_UPPER"):
         return []  # Later releases reject this model, so none of them is correct.
@@ -111,6 +111,7 @@ def _right(fault: Fault) -> list[str]:
 
 
 def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, number: int) -> Case:
+    """Write a case with a fault of a released backend to its folder, and return it."""
     versions = between(fault.first, fault.last) if wrong else _right(fault)
     version = str(rng.choice(versions))
     host, style = str(rng.choice(list(fault.hosts))), str(rng.choice(STYLES))
@@ -118,6 +119,7 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
     pattern: list[onnx.NodeProto] = []
 
     def embed(net: Net, tensor: str) -> str:
+        """Add the pattern of the fault after a tensor, and return the output's name."""
         start = len(net.nodes)
         output = fault.build(net, tensor)
         pattern.extend(net.nodes[start:])
@@ -141,7 +143,7 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
 
 
 def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version: str) -> Culprit:
-    """What is to be found; OpenVINO, whose graph shows it, may run the whole pattern as one."""
+    """Return the culprit to find; OpenVINO may run the whole pattern as one node."""
     core = [net.identity(node) for node in net.core]
     if version == _IGNORES_AXES:
         # The host also contains such nodes, and the backend rejects one of them.
@@ -172,7 +174,7 @@ def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version:
 
 
 def random_inputs(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
-    """Normal data for every input, and words for those of integers."""
+    """Return normal data for float inputs, and token numbers for integer inputs."""
     rng = np.random.default_rng(seed)
     data = {}
     for value in model.graph.input:
@@ -185,7 +187,7 @@ def random_inputs(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
 
 
 def _run(folder: Path, party: str, cases: list[Case]) -> None:
-    """Run the models in their environments, one process for each."""
+    """Run the models of cases in their environments, one process for each."""
     for version in dict.fromkeys(case.version for case in cases):
         places = [str(folder / case.name) for case in cases if case.version == version]
         line = [python(version), "-c", RUN[party], *places]
@@ -193,7 +195,7 @@ def _run(folder: Path, party: str, cases: list[Case]) -> None:
 
 
 def _stands(place: Path, wrong: bool) -> bool:
-    """Return whether what came out differs from what the standard says, as it should."""
+    """Return whether the output of a case is wrong, or correct, as expected."""
     from polygraphy.backend.onnx import OnnxReferenceRunner
 
     if (place / "refused.txt").exists():
@@ -206,8 +208,9 @@ def _stands(place: Path, wrong: bool) -> bool:
 
 
 def distance(value: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to the spread, or to the size if all elements are equal;
-    infinite where only one is finite.
+    """Return the largest error relative to the spread, or to the size of a constant.
+
+    It is infinite if only one of the elements is finite.
     """
     if value.shape != expected.shape:
         return np.inf

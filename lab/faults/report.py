@@ -27,7 +27,7 @@ COLUMNS: dict[str, Callable[[Score], bool | None]] = {
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Shares in percent, by group."""
+    """Return the percentages of the scores as a table, by group."""
     lines = [
         "| cases | number | " + " | ".join(COLUMNS) + " |",
         "| --- " * (len(COLUMNS) + 2) + "|",
@@ -53,6 +53,7 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def _share(scores: Sequence[Score], column: Callable[[Score], bool | None]) -> str:
+    """Return the percentage of scores for which a column is true, without its sign."""
     answers = [column(score) for score in scores if column(score) is not None]
     return f"{100 * sum(map(bool, answers)) / len(answers):.1f}" if answers else ""
 

@@ -23,7 +23,7 @@ FILES = {
 
 
 def installed_models(folder: Path) -> Models:
-    """Return those that are there."""
+    """Return the models of packages that are installed."""
     models: Models = {}
     for name, (file, shapes, (low, high)) in FILES.items():
         if not (folder / file).exists():

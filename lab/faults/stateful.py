@@ -23,7 +23,7 @@ _SWITCHED = {"merged", "cached encoder"}
 
 
 def _draw_fault(rng: np.random.Generator, kind: str) -> Stateful:
-    """Draw a fault of a kind, a model that gets it, and its weights."""
+    """Return a random fault of a kind, in a random model with random weights."""
     SHIFT.seed = int(rng.integers(2**20))
     correct: onnx.ModelProto | None
     if kind.startswith("stream"):
@@ -46,7 +46,7 @@ def _draw_fault(rng: np.random.Generator, kind: str) -> Stateful:
 
 
 def stateful(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
-    """Write a model with a fault, if a step shows it, and yield its case."""
+    """Write a model with a fault, and yield its case if a step shows the fault."""
     case = _draw_fault(rng, kind)
     if first_wrong_step(case) is None:
         return
@@ -55,7 +55,7 @@ def stateful(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
 
 
 def healthy_states(place: Path, rng: np.random.Generator) -> Iterator[Case]:
-    """Write a model whose states are right, alone or beside the same."""
+    """Write a model with correct states, alone or with a reference, and yield its case."""
     SHIFT.seed = int(rng.integers(2**20))
     if rng.random() < 0.5:
         host = str(rng.choice(streams.KINDS))
@@ -69,6 +69,7 @@ def healthy_states(place: Path, rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _write_case(place: Path, case: Stateful, kind: str, culprits: tuple[Culprit, ...]) -> Case:
+    """Write a case of a model with states to its folder, and return it."""
     place.mkdir(parents=True, exist_ok=True)
     onnx.save(case.model, place / "model.onnx")
     words = ["diagnose", "model.onnx", "--onnxrt", *case.options.split(), "--format", "json"]

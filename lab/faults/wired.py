@@ -31,6 +31,7 @@ def _shapes(model: onnx.ModelProto) -> Mapping[str, tuple[int, ...]]:
 
 
 def _places(model: onnx.ModelProto, names: set[str]) -> Iterator[Place]:
+    """Yield each node and input position that reads one of the names."""
     for node in model.graph.node:
         for at, name in enumerate(node.input):
             if name in names:
@@ -38,7 +39,7 @@ def _places(model: onnx.ModelProto, names: set[str]) -> Iterator[Place]:
 
 
 def _exchange(place: Place, other_place: Place) -> Planted:
-    """Exchange what two places read."""
+    """Exchange the tensors that two places read, and return the fault."""
     (first, at), (second, to) = place, other_place
     first.input[at], second.input[to] = second.input[to], first.input[at]
     nodes = dict.fromkeys((identity(first), identity(second)))
@@ -46,7 +47,7 @@ def _exchange(place: Place, other_place: Place) -> Planted:
 
 
 def _pair(rng: np.random.Generator, places: list[Place], shapes: Mapping[str, object]) -> object:
-    """Draw two places that read different tensors of one shape."""
+    """Return two random places that read different tensors of one shape, or None."""
     pairs = [
         (first, place)
         for number, first in enumerate(places)
@@ -58,7 +59,7 @@ def _pair(rng: np.random.Generator, places: list[Place], shapes: Mapping[str, ob
 
 
 def _in_order(model: onnx.ModelProto) -> bool:
-    """Sort the nodes; return whether none reads its own output."""
+    """Sort the nodes of a model; return False if there is a cycle."""
     waiting, known_names = list(model.graph.node), {""}
     known_names |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
     order: list[onnx.NodeProto] = []
@@ -77,7 +78,7 @@ def _in_order(model: onnx.ModelProto) -> bool:
 
 
 def tensors(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Two nodes each read the tensor that the other should."""
+    """Exchange the tensors that two nodes read; return the fault, or None without a pair."""
     shapes = _shapes(model)
     names = {name for node in model.graph.node for name in node.output} & {*shapes}
     drawn = _pair(rng, list(_places(model, names)), shapes)
@@ -91,7 +92,7 @@ def tensors(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Two nodes each read the weight that the other should."""
+    """Exchange the weights that two nodes read; return the fault, or None without a pair."""
     shapes = _shapes(model)
     names = {weight.name for weight in model.graph.initializer if np.prod(weight.dims) > 3}
     places = [(node, at) for node, at in _places(model, names & {*shapes})]
@@ -105,7 +106,7 @@ def weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def operands(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Two operands of one node change places: scale and bias, mean and variance, h and c."""
+    """Exchange two inputs of a node, such as scale and bias; return the fault, or None."""
     shapes = _shapes(model)
     candidates = [
         (node, first, second)
@@ -124,7 +125,7 @@ def operands(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None
 
 
 def ends(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Readers of two outputs of one node each get the other: parts of a Split, or states."""
+    """Exchange two outputs of a node for their readers; return the fault, or None."""
     shapes = _shapes(model)
     candidates = [
         (node, first, second)
@@ -145,7 +146,7 @@ def ends(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def parts(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """The parts of a Concat are in another order."""
+    """Reorder the inputs of a Concat; return the fault, or None without a Concat."""
     node = one_of(rng, [n for n in model.graph.node if n.op_type == "Concat" and len(n.input) > 1])
     if node is None:
         return None
@@ -155,7 +156,7 @@ def parts(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def branches(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Where takes each of its branches where it should take the other."""
+    """Exchange the branches of a Where; return the fault, or None without a Where."""
     node = one_of(rng, [n for n in model.graph.node if n.op_type == "Where"])
     if node is None:
         return None

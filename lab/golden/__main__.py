@@ -57,7 +57,7 @@ class Case(NamedTuple):
 
 
 def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
-    """Yield one case for each thing that can be wrong about each row, as far as it shows."""
+    """Yield a case for each kind of fault of each row, if the fault shows."""
     for number in range(rounds):
         for position, row in enumerate((*ROWS_OF_OPERATORS, *OTHER_ROWS)):
             rng = np.random.default_rng([seed, number, position])
@@ -76,8 +76,7 @@ def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
 
 
 def cases_of_codes(seed: int, number: int, only: str = "") -> Iterator[Case]:
-    """Yield one case for each scale and zero point of each operator on codes, as far as it
-    shows."""
+    """Yield a case for each scale and zero point of quantized operators, if it shows."""
     for at, (operator, way) in enumerate(product(OPERATORS, WAYS)):
         rng = np.random.default_rng([seed, number, at, len(WAYS)])
         node = draw(operator, way, rng)
@@ -91,13 +90,14 @@ def cases_of_codes(seed: int, number: int, only: str = "") -> Iterator[Case]:
 
 
 def _feed(node: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return random input data for the model of a node."""
     if node.before == "index":
         return {"x": rng.integers(0, 5 if node.op == "OneHot" else 10, 4)}
     return {"x": rng.standard_normal(node.row.shape).astype(np.float32)}
 
 
 def _round_operands(node: Any, version: int, run: Any) -> Any:
-    """Return a function that runs a node as hardware does that computes products in TF32."""
+    """Return a function that runs a node with its operands rounded to TF32."""
     if node.op_type not in TF32_OPERATORS:
         return run
     return lambda *inputs, **more: run(
@@ -114,7 +114,7 @@ def _round_operands(node: Any, version: int, run: Any) -> Any:
 
 
 def _compute_saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dict[str, Any]:
-    """Return all tensors of a model as they were saved."""
+    """Return all tensors of a model, computed in the way that they were saved."""
     if how == "tf32":
         return dict(_WrappedEvaluator(model).with_nodes(_round_operands)(feed))
     tensors = OnnxrtParty().load(model)(feed)
@@ -127,9 +127,7 @@ def _compute_saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str
 
 
 def _agree(case: Case) -> bool:
-    """Return whether the evaluator, which can round as in TF32, agrees with ONNX Runtime if it does
-    not.
-    """
+    """Return whether the evaluator agrees with ONNX Runtime, without rounding to TF32."""
     evaluator = _WrappedEvaluator(case.right).with_nodes(lambda node, version, run: run)
     try:
         evaluated = dict(evaluator(case.feed))
@@ -141,7 +139,7 @@ def _agree(case: Case) -> bool:
 
 
 def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
-    """Diagnose a case; return the word of the table, and what was said."""
+    """Diagnose a case; return the word for the table, and the verdict as text."""
     marked = onnx.ModelProto()
     marked.CopyFrom(case.right)
     outer = {value.name for value in marked.graph.output}
@@ -164,6 +162,7 @@ def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
 
 
 def _judge(case: Case, code: int, document: dict[str, Any], text: str) -> tuple[str, str]:
+    """Return the score of a diagnosis, and its culprits or last line as text."""
     culprits = document.get("culprits", [])
     named = {name for culprit in culprits for name in culprit["nodes"]}
     causes = {culprit["cause"] for culprit in culprits}

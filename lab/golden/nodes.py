@@ -49,15 +49,15 @@ class Row(NamedTuple):
 
 
 def _normal(rng: Draw, *shape: int) -> np.ndarray:
+    """Return random normal numbers of a shape."""
     return rng.standard_normal(shape).astype(np.float32)
 
 
 def _arrays(**shapes: tuple[int, ...]) -> Callable[[Draw], dict[str, Any]]:
-    """Return a function that draws weights of these shapes; names that end in an underscore are
-    positive.
-    """
+    """Return a function that draws weights by name; names that end in `_` are positive."""
 
     def draw(rng: Draw) -> dict[str, Any]:
+        """Return random weights by name."""
         arrays = {}
         for name, shape in shapes.items():
             array = _normal(rng, *shape) * np.float32(0.6)
@@ -68,7 +68,10 @@ def _arrays(**shapes: tuple[int, ...]) -> Callable[[Draw], dict[str, Any]]:
 
 
 def _scale(kind: Any, low: float, per_axis: int = 0) -> Callable[[Draw], dict[str, Any]]:
+    """Return a function that draws scale and zero point of a quantized type."""
+
     def draw(rng: Draw) -> dict[str, Any]:
+        """Return random scale and zero point by name."""
         shape = (per_axis,) if per_axis else ()
         scale = np.float32(low * rng.uniform(0.7, 1.5, shape))
         zero = rng.integers(-20, 20, shape) + (128 if kind is np.uint8 else 0)
@@ -83,6 +86,7 @@ def _tree(rng: Draw, classes: int = 0) -> dict[str, Any]:
     attributes: dict[str, list[Any]] = {}
 
     def add(**values: Any) -> None:
+        """Append a value to each of the attributes."""
         for name, value in values.items():
             attributes.setdefault(name, []).append(value)
 
@@ -116,7 +120,10 @@ def _tree(rng: Draw, classes: int = 0) -> dict[str, Any]:
 
 
 def _recurrent(op: str, gates: int, **more: Any) -> Row:
+    """Return the row of a recurrent operator with a number of gates."""
+
     def weights(rng: Draw) -> dict[str, Any]:
+        """Return random weights of the operator by name."""
         sizes = {"w": (1, gates * 5, 6), "r": (1, gates * 5, 5), "b": (1, gates * 10)}
         return {name: _normal(rng, *size) * np.float32(0.4) for name, size in sizes.items()}
 
@@ -514,7 +521,7 @@ class Node(NamedTuple):
 
 
 def model_of(node: Node) -> Any:
-    """Return a node with others before and behind it as a model."""
+    """Return a model of a node, with others before and after it."""
     row = node.row
     index = node.before == "index"
     kind = TensorProto.INT64 if index else TensorProto.FLOAT
@@ -557,6 +564,7 @@ def model_of(node: Node) -> Any:
 
 
 def _tensor(name: str, value: Any) -> Any:
+    """Return an array as a named tensor of a model."""
     array = np.asarray(value)
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     plain = array.astype(np.float32) if array.dtype.kind == "V" else array

@@ -11,14 +11,16 @@ from .nodes import IMAGE, ROWS, Draw, Row, _arrays, _normal
 
 
 def _angles(rng: Draw) -> dict[str, Any]:
+    """Return random cosines and sines by name."""
     angle = rng.uniform(0, 3, (8, 4)).astype(np.float32)
     return {"c": np.cos(angle), "s": np.sin(angle)}
 
 
 def _codes(*shape: int) -> Callable[[Draw], dict[str, Any]]:
-    """Return a function that draws a weight of integers in this shape, scales and zero points."""
+    """Return a function that draws integer weights of a shape, scales and zero points."""
 
     def draw(rng: Draw) -> dict[str, Any]:
+        """Return random quantized weights, scales and zero points by name."""
         scale, zero = np.float32(0.02 * rng.uniform(0.7, 1.5)), np.uint8(rng.integers(100, 150))
         return {
             "as": scale,
@@ -36,6 +38,7 @@ def _codes(*shape: int) -> Callable[[Draw], dict[str, Any]]:
 
 
 def _vectors(rng: Draw) -> dict[str, Any]:
+    """Return the random attributes of a support vector machine."""
     return {
         "": {
             "support_vectors": _normal(rng, 24).tolist(),

@@ -29,7 +29,7 @@ class Fault(NamedTuple):
 
 
 def draw_node(row: Row, rng: Draw) -> Node:
-    """Return a healthy node of a row."""
+    """Return a random healthy node of a row."""
     weights = {**row.weights(rng)}
     own_attributes = weights.pop("", {})
     for name, values in row.numbers.items():
@@ -40,7 +40,7 @@ def draw_node(row: Row, rng: Draw) -> Node:
 
 
 def faults(node: Node, rng: Draw) -> Iterator[Fault]:
-    """Yield faults of a node, one for each thing that can be another."""
+    """Yield each fault of a node: one for each part that can change."""
     row = node.row
     is_quantized = row.behind == "DequantizeLinear"
     for name, value in node.weights.items():
@@ -81,7 +81,7 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
 
 
 def two(node: Node, rng: Draw) -> Fault | None:
-    """Return a node with two faults."""
+    """Return a node with two different faults, or None if it cannot have them."""
     first = [fault for fault in faults(node, rng) if fault.nodes == ("node",)]
     if not first:
         return None
@@ -96,6 +96,7 @@ def two(node: Node, rng: Draw) -> Fault | None:
 
 
 def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
+    """Yield each fault of one weight of a node."""
     array = np.array(value)
     factor = np.float32(rng.choice([0.5, 1.5, 3.0]))
     # An attribute can have the same effect as multiplying all elements of a weight.
@@ -119,7 +120,7 @@ def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
 
 
 def _integers(node: Node, name: str, array: Any, rng: Draw) -> Iterator[Fault]:
-    """Yield faults of integers: of a zero point, or of a weight whose scale is apart."""
+    """Yield faults of integers: of a zero point, or of a weight with its own scale."""
     changed = array.copy()
     at = int(rng.integers(array.size))
     changed.flat[at] = int(array.flat[at]) + (25 if int(array.flat[at]) < 60 else -25)
@@ -131,6 +132,7 @@ def _integers(node: Node, name: str, array: Any, rng: Draw) -> Iterator[Fault]:
 
 
 def _quantization(node: Node, name: str, rng: Draw) -> Fault:
+    """Return the fault of a changed scale or zero point of a node."""
     value = np.asarray(node.weights[name])
     if name == "z":
         shifted = np.asarray(value).astype(np.float32) + _SHIFTS.get(str(value.dtype), 60)
@@ -147,7 +149,7 @@ def _quantization(node: Node, name: str, rng: Draw) -> Fault:
 
 
 def _lists(node: Node, rng: Draw) -> Iterator[Fault]:
-    """Yield nodes with one number of an attribute changed that holds what was learned."""
+    """Yield faults that change one learned number of an attribute."""
     attributes = node.attributes
     inner = [at for at, mode in enumerate(attributes.get("nodes_modes", ())) if mode != "LEAF"]
     for name in ("nodes_values", "nodes_featureids", "nodes_modes", "children"):
@@ -183,14 +185,17 @@ def _lists(node: Node, rng: Draw) -> Iterator[Fault]:
 
 
 def _weight(node: Node, name: str, value: Any) -> Node:
+    """Return a node with another value of a weight."""
     return node._replace(weights={**node.weights, name: value})
 
 
 def _swap(names: tuple[str, ...], first: int, second: int) -> tuple[str, ...]:
+    """Return names with two of them exchanged."""
     swapped = list(names)
     swapped[first], swapped[second] = swapped[second], swapped[first]
     return tuple(swapped)
 
 
 def _choice(rng: Draw, values: Any) -> Any:
+    """Return a random one of some values."""
     return values[int(rng.integers(len(values)))]

@@ -79,13 +79,15 @@ class Drawn(NamedTuple):
 
 
 def draw(operator: Operator, way: str, rng: Draw) -> Drawn:
-    """Return a healthy node."""
+    """Return a random healthy node of an operator."""
     middle = 128 if operator.kind is np.uint8 else 0
 
     def scale(low: float) -> Any:
+        """Return a random scale near a number."""
         return np.float32(low * rng.uniform(0.7, 1.5))
 
     def zero(spread: int = 20) -> Any:
+        """Return a random zero point near the middle of the type."""
         return operator.kind(middle + rng.integers(-spread, spread))
 
     names = operator.read.split()
@@ -146,7 +148,7 @@ def faults(node: Drawn, rng: Draw) -> Iterator[Fault]:
 
 
 def model_of_codes(node: Drawn) -> Any:
-    """Return a node with others before and behind it as a model."""
+    """Return a model of a node, with others before and after it."""
     operator, names = node.operator, node.operator.read.split()
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(operator.kind))
     nodes, inputs = [], []

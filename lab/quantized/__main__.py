@@ -39,24 +39,27 @@ class Kept:
     """Keeps what a diagnosis comes to."""
 
     def __init__(self) -> None:
+        """Start without a verdict."""
         self.verdict, self.summary = "", ""
         self.culprits: list[Mapping[str, Any]] = []
 
-    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Ignore a finding."""
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
     ) -> None:
+        """Keep verdict, culprits and summary."""
         self.verdict, self.culprits, self.summary = verdict, list(culprits), summary
 
 
 def rms_ratio(outputs: Any, reference: Any) -> float:
-    """Return the rms ratio of whole outputs, with which all rules of search are compared."""
+    """Return the rms ratio of the outputs, the measure of all search rules."""
     return RmsRatio()(outputs, reference)
 
 
 def diagnose_case(case: Case, within: float, metric: Any = None) -> tuple[Kept, float]:
-    """Return what `diagnose` says, and in how many seconds."""
+    """Return the verdict of `diagnose`, and its seconds."""
     diagnosis, start = Kept(), time.perf_counter()
     try:
         with bind(Findings, diagnosis):
@@ -83,7 +86,7 @@ def causes(diagnosis: Kept) -> list[tuple[str, list[str]]]:
 
 
 def saturates(case: Case) -> bool:
-    """Whether exact products of integers halve what is lost on this CPU, which has no VNNI then."""
+    """Return whether integer products of this CPU saturate, and cause half of the loss."""
     party = OnnxrtParty().with_exact_products()
     assert party is not None
     compute = party.load(case.model)
@@ -92,7 +95,7 @@ def saturates(case: Case) -> bool:
 
 
 def healthy(case: Case) -> bool:
-    """Whether nobody is blamed in a healthy model."""
+    """Return whether the diagnosis of a healthy model finds no fault."""
     diagnosis, seconds = diagnose_case(case, 0.5 * case.value)
     # ONNX Runtime 1.32 drops a Relu before a QuantizeLinear to float8: not the model's fault.
     accepted = {"quantization", "rewrite"} | ({"saturation"} if saturates(case) else set())
@@ -105,7 +108,7 @@ def healthy(case: Case) -> bool:
 
 
 def judge_planted(case: Case) -> tuple[bool, bool]:
-    """Whether the node and the cause are named."""
+    """Return whether the planted node is named, and whether its cause is."""
     assert case.fault is not None
     diagnosis, seconds = diagnose_case(case, 1.3 * case.healthy + 0.005)
     named = [culprit for culprit in diagnosis.culprits if culprit["cause"] != "quantization"]
@@ -138,7 +141,7 @@ SHARES = (0.8, 0.5, 0.3)
 
 
 def judge_search(case: Case) -> list[dict[str, Any]]:
-    """Compare the nodes that are kept with those that trying all sets finds."""
+    """Return a row for each search rule, compared with a search of all sets."""
     rows = []
     try:
         switches = Switches(case.host, case.model)
@@ -186,15 +189,13 @@ def judge_search(case: Case) -> list[dict[str, Any]]:
 
 
 def count_nodes(row: Mapping[str, Any], name: str) -> int:
-    """Return how many nodes a rule leaves in float: all, if it finds no smaller set."""
+    """Return the number of nodes that a rule leaves in float; all if it finds no set."""
     count: int | None = row[name][0]
     return int(row["nodes"]) if count is None else count
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what each rule of search finds: how often the fewest nodes, how many nodes in all, and
-    how many sets and seconds it takes.
-    """
+    """Print for each search rule how often it finds the fewest nodes, and its costs."""
     truth = sum(row["truth"] for row in rows)
     print(f"searches: {len(rows)}; fewest nodes by trying all sets: {truth} in all")
     print(f"{'rule':20} fewest  nodes  most sets  sets  seconds")
@@ -208,7 +209,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Measure, and print the tables; 1 if a share is not reached."""
+    """Measure the cases and print the tables; return 1 if a share is too small."""
     parser = argparse.ArgumentParser(prog="quantized", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--only", default="")

@@ -71,7 +71,7 @@ class Case(NamedTuple):
 
 
 def interpreter_of(kind: str, interpreters: Mapping[str, str]) -> str | None:
-    """Return the interpreter that has a quantizer; None if none was given."""
+    """Return the path of the interpreter that has a quantizer; None if none was passed."""
     if kind.startswith(("nncf", "modelopt")):
         return interpreters.get(kind.partition("-")[0])
     if kind.endswith("hqq"):
@@ -82,8 +82,9 @@ def interpreter_of(kind: str, interpreters: Mapping[str, str]) -> str | None:
 def quantize_all(
     folder: Path, jobs: Sequence[tuple[Host, str, str, bool]], interpreters: Mapping[str, str]
 ) -> None:
-    """Quantize hosts; each job is a host, the name of its file, the quantizer, and whether the
-    calibration sees other data.
+    """Quantize models in other interpreters.
+
+    A job is a host, the name of its file, the quantizer, and whether the calibration data differ.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Jobs by interpreter and quantizer: a separate process for each, because ModelOpt changes ONNX
@@ -119,7 +120,7 @@ def quantize_all(
 
 
 def _print_failures(text: str) -> None:
-    """Print what was not quantized; a missing package is one line."""
+    """Print the models that were not quantized; a missing package is one line."""
     missing: Counter[str] = Counter()
     for line in text.splitlines():
         before, separator, package = line.partition("ModuleNotFoundError: No module named ")
@@ -132,14 +133,14 @@ def _print_failures(text: str) -> None:
 
 
 def value_of(host: Host, model: onnx.ModelProto) -> float:
-    """Return the rms ratio of a model."""
+    """Return the rms ratio of a quantized model."""
     return RmsRatio()(outputs(model, host.samples), outputs(host.model, host.samples))
 
 
 def healthy_cases(
     folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
 ) -> Iterator[Case]:
-    """Yield hosts as quantizers make them."""
+    """Yield a case for each model as a quantizer writes it."""
     jobs = [
         (HOSTS[name](seed), f"{name}{seed}", kind, False)
         for name, kinds in QUANTIZED.items()
@@ -167,7 +168,7 @@ def healthy_cases(
 def planted_cases(
     folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
 ) -> Iterator[Case]:
-    """Yield models with a wrong parameter, which at least doubles what is lost."""
+    """Yield cases with a wrong parameter that at least doubles the loss."""
     for case in healthy_cases(folder, seeds, interpreters):
         if "f8-f8" in case.kind or "fp8" in case.kind:
             continue
@@ -194,8 +195,10 @@ def planted_cases(
 
 
 def is_effect_of(host: Host, model: onnx.ModelProto, fault: Fault, value: float) -> bool:
-    """Whether most of the loss goes with the tensor of a fault: another one that the plant caused,
-    such as a range that no longer fits, would be the right answer as well.
+    """Return whether the tensor of a fault causes most of the loss.
+
+    A different tensor that the fault also changes, such as a range that no longer fits, would be
+    the right answer as well.
     """
     opened = open_quantized(model, [host.model])
     off = [number for number, site in enumerate(opened.sites) if site.name in fault.tensors]
@@ -205,7 +208,7 @@ def is_effect_of(host: Host, model: onnx.ModelProto, fault: Fault, value: float)
 def unlike_cases(
     folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
 ) -> Iterator[Case]:
-    """Yield models that were calibrated with other data."""
+    """Yield cases whose models were calibrated with different data."""
     names = ("cnn", "mlp", "depthwise")
     for seed in seeds:
         for name in names:
@@ -239,8 +242,9 @@ def unlike_cases(
 def clipped_cases(
     folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
 ) -> Iterator[Case]:
-    """Yield models with channels of tiny weights, whose biases do not fit into int32: quantizers
-    enlarge the scales of such weights, which is undone.
+    """Yield cases with tiny weights, whose biases do not fit into int32.
+
+    Quantizers enlarge the scales of such weights, which is undone here.
     """
     for seed in seeds:
         for name in ("cnn", "depthwise"):
@@ -267,7 +271,7 @@ def clipped_cases(
 def shipped_case(
     path: Path, kind: str, folder: Path, interpreters: Mapping[str, str], sizes: dict[str, int]
 ) -> Case | None:
-    """Return a model of a package as a quantizer makes it."""
+    """Return the case of a model of a package as a quantizer writes it, or None."""
     host = package_model(path, 1, sizes)
     quantize_all(folder, [(host, path.stem, kind, False)], interpreters)
     path_of_model = folder / f"{path.stem}-{kind}.onnx"

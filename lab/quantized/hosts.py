@@ -27,16 +27,19 @@ class Network:
     """A graph that grows node by node."""
 
     def __init__(self, rng: np.random.Generator) -> None:
+        """Start an empty network with a random generator."""
         self.rng = rng
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, Array] = {}
         self.counts: dict[str, int] = {}
 
     def weight(self, array: Array, name: str) -> str:
+        """Add a weight, and return its name."""
         self.weights[name] = np.asarray(array)
         return name
 
     def node(self, op: str, *reads: str, outputs: int = 1, **options: Any) -> str:
+        """Add a node, and return the name of its first output."""
         number = self.counts[op] = self.counts.get(op, 0) + 1
         name = f"{op.lower()}{number}"
         makes = [f"{name}_out"] + [f"{name}_out{at}" for at in range(1, outputs)]
@@ -46,6 +49,7 @@ class Network:
     def conv(
         self, x: str, channels: int, to: int, size: int = 3, group: int = 1, stride: int = 1
     ) -> str:
+        """Add a convolution with random weights, and return the name of its output."""
         fan = channels // group * size * size
         weight = self.rng.normal(size=(to, channels // group, size, size)) * np.sqrt(2 / fan)
         bias = self.rng.normal(size=to) * 0.1
@@ -66,6 +70,7 @@ class Network:
         )
 
     def linear(self, x: str, size: int, to: int, scale: float = 1.0) -> str:
+        """Add a MatMul and a bias with random weights, and return the name of the sum."""
         weight = self.rng.normal(size=(size, to)) * scale * np.sqrt(1.5 / size)
         at = self.counts.get("MatMul", 0) + 1
         product = self.node(
@@ -75,6 +80,7 @@ class Network:
         return self.node("Add", product, self.weight(bias, f"linear{at}.bias"))
 
     def gemm(self, x: str, size: int, to: int) -> str:
+        """Add a Gemm with random weights, and return the name of its output."""
         weight = (self.rng.normal(size=(to, size)) * np.sqrt(1.5 / size)).astype(np.float32)
         bias = (self.rng.normal(size=to) * 0.1).astype(np.float32)
         at = self.counts.get("Gemm", 0) + 1
@@ -84,6 +90,7 @@ class Network:
     def model(
         self, inputs: dict[str, Sequence[Any]], outputs: dict[str, Sequence[Any]]
     ) -> onnx.ModelProto:
+        """Return the model with named inputs and outputs of given shapes."""
         renamed = dict(outputs)
         graph = helper.make_graph(
             self.nodes,
@@ -105,7 +112,7 @@ class Network:
 
 
 def _unlike(net: Network, rng: np.random.Generator, first: str, then: str, factor: float) -> None:
-    """Give one channel between two layers a larger size, which the second layer takes back."""
+    """Enlarge one channel between two layers, without an effect on the output."""
     weight, behind = net.weights[f"{first}.weight"], net.weights[f"{then}.weight"]
     channel = int(rng.integers(weight.shape[0]))
     weight[channel] *= factor
@@ -117,6 +124,7 @@ def _unlike(net: Network, rng: np.random.Generator, first: str, then: str, facto
 
 
 def _images(rng: np.random.Generator, count: int, batch: int = 4, size: int = 12) -> Feeds:
+    """Return batches of random images."""
     return [
         {
             "x": (
@@ -128,7 +136,7 @@ def _images(rng: np.random.Generator, count: int, batch: int = 4, size: int = 12
 
 
 def cnn(seed: int) -> Host:
-    """Convolutions with residual connections, and a few channels of another size."""
+    """Return a host with residual convolutions, and some channels of a different size."""
     rng = np.random.default_rng([seed, 1])
     net = Network(rng)
     width = int(rng.choice([8, 16]))
@@ -147,7 +155,7 @@ def cnn(seed: int) -> Host:
 
 
 def depthwise(seed: int) -> Host:
-    """Depthwise and pointwise convolutions with Clip."""
+    """Return a host with depthwise and pointwise convolutions and Clip."""
     rng = np.random.default_rng([seed, 2])
     net = Network(rng)
     zero, six = net.weight(np.float32(0), "zero"), net.weight(np.float32(6), "six")
@@ -172,11 +180,12 @@ def depthwise(seed: int) -> Host:
 
 
 def _rows(rng: np.random.Generator, count: int, *shape: int) -> Feeds:
+    """Return random inputs of a shape."""
     return [{"x": rng.normal(size=shape).astype(np.float32)} for _ in range(count)]
 
 
 def mlp(seed: int) -> Host:
-    """Layers of MatMul, Add and an activation, one with an outlier."""
+    """Return a host with layers of MatMul, Add and an activation, and one outlier."""
     rng = np.random.default_rng([seed, 3])
     net = Network(rng)
     x, size = "x", 32
@@ -197,12 +206,13 @@ def mlp(seed: int) -> Host:
 
 
 def encoder(seed: int) -> Host:
-    """A layer of a transformer, with outliers in what is normalized."""
+    """Return a host with a transformer layer and outliers in its norms."""
     rng = np.random.default_rng([seed, 4])
     net = Network(rng)
     size, heads, length = 32, 4, 8
 
     def norm(x: str, number: int) -> str:
+        """Add a LayerNormalization with random weights, and return the name of its output."""
         gain = (1 + rng.normal(size=size) * 0.1).astype(np.float32)
         gain[int(rng.integers(size))] *= float(rng.choice([1, 10, 30]))
         names = (
@@ -234,7 +244,7 @@ def encoder(seed: int) -> Host:
 
 
 def detector(seed: int) -> Host:
-    """Convolutions, whose output joins boxes in pixels and scores of 0 to 1."""
+    """Return a host whose output joins boxes in pixels with scores from 0 to 1."""
     rng = np.random.default_rng([seed, 5])
     net = Network(rng)
     x = net.node("Relu", net.conv("x", 3, 16))
@@ -251,7 +261,7 @@ def detector(seed: int) -> Host:
 
 
 def recurrent(seed: int) -> Host:
-    """An LSTM between two linear layers, which dynamic quantization takes."""
+    """Return a host with an LSTM between linear layers, for dynamic quantization."""
     rng = np.random.default_rng([seed, 6])
     net = Network(rng)
     size, hidden, length = 16, 16, 10
@@ -281,11 +291,12 @@ HOSTS: dict[str, Callable[[int], Host]] = {
 
 
 def package_model(path: Path, seed: int, sizes: dict[str, int] | None = None) -> Host:
-    """A model of a package, on random numbers of the shapes that it takes."""
+    """Return a host with a model of a package, and random data of its shapes."""
     rng = np.random.default_rng([seed, 7])
     model = onnx.load(str(path))
 
     def feed() -> dict[str, Array]:
+        """Return random data for each input of the model."""
         feed = {}
         weight_names = {weight.name for weight in model.graph.initializer}
         for value in model.graph.input:

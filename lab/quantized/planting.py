@@ -28,15 +28,19 @@ class Fault(NamedTuple):
 
 class _Graph:
     def __init__(self, model: onnx.ModelProto) -> None:
+        """Wrap the graph of a model."""
         self.model, self.graph = model, model.graph
 
     def array(self, name: str) -> Array:
+        """Return the value of a weight."""
         return numpy_helper.to_array(next(w for w in self.graph.initializer if w.name == name))
 
     def has(self, name: str) -> bool:
+        """Return whether a name is a weight."""
         return any(w.name == name for w in self.graph.initializer)
 
     def set(self, name: str, array: Array) -> None:
+        """Set the value of a weight, or add the weight."""
         for weight in self.graph.initializer:
             if weight.name == name:
                 weight.CopyFrom(numpy_helper.from_array(np.asarray(array), name))
@@ -44,13 +48,15 @@ class _Graph:
         self.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
 
     def zero(self, node: onnx.NodeProto) -> Array:
+        """Return the zero point of a node."""
         return self.array(node.input[2]).reshape(())
 
     def nodes(self, op: str) -> Iterator[onnx.NodeProto]:
+        """Return the nodes of an operator."""
         return (node for node in self.graph.node if node.op_type == op)
 
     def activations(self) -> list[tuple[onnx.NodeProto, list[onnx.NodeProto]]]:
-        """Pairs whose parameters no other pair has."""
+        """Return the Q/DQ pairs whose parameters no other pair reads."""
         candidates = []
         for node in self.nodes("QuantizeLinear"):
             readers = [
@@ -67,6 +73,7 @@ class _Graph:
         return candidates
 
     def weights(self, kind: str) -> list[onnx.NodeProto]:
+        """Return the DequantizeLinear nodes that read a quantized bias or weight."""
         return [
             node
             for node in self.nodes("DequantizeLinear")
@@ -78,16 +85,17 @@ class _Graph:
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """Names under which a tensor may be named: a Relu that is gone has taken that of its input."""
+    """Return the names of a tensor; one includes the name of a Relu that was removed."""
     return (name,)
 
 
 def _choose(rng: np.random.Generator, items: list[Any]) -> Any:
+    """Return a random item, or None without items."""
     return items[int(rng.integers(len(items)))] if items else None
 
 
 def clipped(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The range of an activation is a tenth or so of what it has to be."""
+    """Shrink the range of an activation to a tenth; return the fault, or None."""
     graph = _Graph(model)
     pair = _choose(rng, graph.activations())
     if pair is None:
@@ -98,7 +106,7 @@ def clipped(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fau
 
 
 def wide(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The range is ten times or more what it has to be."""
+    """Enlarge a range tenfold or more; return the fault, or None without a pair."""
     graph = _Graph(model)
     pair = _choose(rng, graph.activations())
     if pair is None:
@@ -109,7 +117,7 @@ def wide(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault 
 
 
 def zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The zero point is off by a quarter of the codes."""
+    """Shift a zero point by a quarter of the codes; return the fault, or None."""
     graph = _Graph(model)
     pairs = [p for p in graph.activations() if graph.zero(p[0]).dtype.name in ("uint8", "int8")]
     pair = _choose(rng, pairs)
@@ -128,7 +136,7 @@ def zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> 
 
 
 def signedness(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """Half of the numbers are negative, and none of these can be stored."""
+    """Store signed values without a sign; return the fault, or None without such values."""
     graph = _Graph(model)
     pairs = [
         p
@@ -150,7 +158,7 @@ def signedness(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> 
 
 
 def pair_mismatch(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The DequantizeLinear has another scale than its QuantizeLinear."""
+    """Change the scale of a DequantizeLinear alone; return the fault, or None."""
     graph = _Graph(model)
     pair = _choose(rng, graph.activations())
     if pair is None:
@@ -163,7 +171,7 @@ def pair_mismatch(host: Host, model: onnx.ModelProto, rng: np.random.Generator) 
 
 
 def missing_pair(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """A node, or every node, reads a tensor without the pair that replaces a Relu."""
+    """Remove the pair after a Relu for some readers; return the fault, or None."""
     graph = _Graph(model)
     names_left = {node.name for node in model.graph.node}
     gone = [node for node in host.model.graph.node if node.op_type in ("Relu", "Clip")]
@@ -193,7 +201,7 @@ def missing_pair(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -
 
 
 def scale_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The scales of the channels of a weight are those of other channels."""
+    """Permute the scales of the channels of a weight; return the fault, or None."""
     graph = _Graph(model)
     nodes = [node for node in graph.weights("weight") if graph.array(node.input[1]).size > 4]
     node = _choose(rng, nodes)
@@ -209,7 +217,7 @@ def scale_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) ->
 
 
 def weight_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The scale of a weight is wrong by a factor."""
+    """Change the scale of a weight by a factor; return the fault, or None."""
     graph = _Graph(model)
     node = _choose(rng, graph.weights("weight"))
     if node is None:
@@ -221,7 +229,7 @@ def weight_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -
 
 
 def bias_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """A bias was quantized with the scale of another input."""
+    """Quantize a bias with the scale of a different input; return the fault, or None."""
     graph = _Graph(model)
     nodes = [n for n in graph.weights("bias") if np.abs(graph.array(n.input[0])).max() > 20]
     node = _choose(rng, nodes)
@@ -233,9 +241,7 @@ def bias_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> 
 
 
 def shrink_channels(host: Host, rng: np.random.Generator) -> str:
-    """Give some channels of a Conv tiny weights, so that their biases are all that they add; return
-    the name of the node.
-    """
+    """Shrink the weights of some channels of a Conv, and return the name of the node."""
     weights = {weight.name: weight for weight in host.model.graph.initializer}
     convs = [n for n in host.model.graph.node if n.op_type == "Conv" and len(n.input) > 2]
     node = convs[int(rng.integers(len(convs) - 1))]
@@ -249,9 +255,7 @@ def shrink_channels(host: Host, rng: np.random.Generator) -> str:
 
 
 def clip_biases(host: Host, model: onnx.ModelProto, layer: str) -> Fault:
-    """Store weights and biases of a Conv with the scales that their channels have, as quantizers do
-    that do not look at int32.
-    """
+    """Quantize a Conv with scales that clip its biases, and return the fault."""
     graph = _Graph(model)
     weights = {
         weight.name: numpy_helper.to_array(weight) for weight in host.model.graph.initializer
@@ -274,16 +278,18 @@ def clip_biases(host: Host, model: onnx.ModelProto, layer: str) -> Fault:
 
 
 def _blocks(graph: _Graph, rng: np.random.Generator) -> onnx.NodeProto | None:
+    """Return a random MatMulNBits node, or None."""
     chosen: onnx.NodeProto | None = _choose(rng, list(graph.nodes("MatMulNBits")))
     return chosen
 
 
 def _bits(node: onnx.NodeProto) -> int:
+    """Return the number of bits of a MatMulNBits node."""
     return next((attribute.i for attribute in node.attribute if attribute.name == "bits"), 4)
 
 
 def nibble_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The halves of each byte of a weight of four bits are exchanged."""
+    """Exchange the halves of each byte of a 4-bit weight; return the fault, or None."""
     graph = _Graph(model)
     node = _blocks(graph, rng)
     if node is None or _bits(node) != 4:
@@ -294,7 +300,7 @@ def nibble_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -
 
 
 def block_zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The zero points of blocks were left out, or are off."""
+    """Remove or change the zero points of blocks; return the fault, or None."""
     graph = _Graph(model)
     node = _blocks(graph, rng)
     if node is None:
@@ -322,7 +328,7 @@ def block_zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generato
 
 
 def block_scales(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The scales of the blocks belong to other rows."""
+    """Permute the scales of the blocks; return the fault, or None without blocks."""
     graph = _Graph(model)
     node = _blocks(graph, rng)
     if node is None:
@@ -333,7 +339,7 @@ def block_scales(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -
 
 
 def integer_weight(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """The scale of a weight of a dynamically quantized model is wrong."""
+    """Change the weight scale of a dynamically quantized model; return the fault, or None."""
     graph = _Graph(model)
     nodes = [n for op in ("MatMulInteger", "ConvInteger") for n in graph.nodes(op)]
     node = _choose(rng, nodes)
@@ -349,7 +355,7 @@ def integer_weight(host: Host, model: onnx.ModelProto, rng: np.random.Generator)
 
 
 def operator_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """An operator that computes codes, such as QLinearConv, has another scale for its output."""
+    """Change the output scale of an operator such as QLinearConv; return the fault, or None."""
     graph = _Graph(model)
     places = {"QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7}
     node = _choose(rng, [node for kind in places for node in graph.nodes(kind)])
@@ -369,6 +375,7 @@ def operator_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator)
 
 
 def _weight_names(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Return the names of the dequantized and of the original weight of a node."""
     return node.output[0], node.input[0].removesuffix("_quantized")
 
 
@@ -394,7 +401,7 @@ KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | 
 
 
 def changed_data(host: Host, rng: np.random.Generator) -> list[dict[str, Array]]:
-    """Data for the calibration that are much smaller than those that the model is judged by."""
+    """Return calibration data that are much smaller than the real data."""
     factor = rng.uniform(0.05, 0.2)
     return [
         {

@@ -26,19 +26,23 @@ class Reader:
     """Data for the calibration of ONNX Runtime."""
 
     def __init__(self, feeds: Feeds) -> None:
+        """Start at the first input set."""
         self.feeds = iter(list(feeds))
 
     def get_next(self) -> dict[str, Any] | None:
+        """Return the next input set, or None after the last."""
         return next(self.feeds, None)
 
 
 def _static(model: Any, feeds: Feeds, out: str, without: Sequence[str], **options: Any) -> None:
+    """Write a model quantized by ONNX Runtime with calibration data."""
     from onnxruntime.quantization import quantize_static
 
     quantize_static(model, out, Reader(feeds), nodes_to_exclude=list(without), **options)
 
 
 def _ort(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str]) -> None:
+    """Write a model quantized by ONNX Runtime, by the kind of quantization."""
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
     types = {
@@ -89,6 +93,7 @@ def _ort(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str]) 
 
 
 def _blocks(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str]) -> None:
+    """Write a model whose weights are quantized in blocks by ONNX Runtime."""
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
     words = kind.split("-")
@@ -112,6 +117,7 @@ def _blocks(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str
 def _nncf(
     kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str], *, is_full: bool
 ) -> None:
+    """Write a model quantized by NNCF."""
     import nncf
 
     scope = {"ignored_scope": nncf.IgnoredScope(names=list(without))} if without else {}
@@ -141,6 +147,7 @@ def _nncf(
 
 
 def _modelopt(kind: str, path: str, feeds: Feeds, out: str, without: Sequence[str]) -> None:
+    """Write a model quantized by ModelOpt."""
     from modelopt.onnx.quantization import quantize
 
     data = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
@@ -165,7 +172,10 @@ def quantize(
     *,
     is_full: bool = False,
 ) -> None:
-    """Quantize a model, all nodes but some; NNCF does not halve a range if `is_full`."""
+    """Write a quantized model, without some nodes.
+
+    NNCF does not halve a range if `is_full`.
+    """
     model = onnx.load(path)
     if kind.startswith("ort-"):
         _ort(kind, model, feeds, out, without)
@@ -186,7 +196,7 @@ def save_feeds(feeds: Feeds, path: str) -> None:
 
 
 def load_feeds(path: str) -> list[dict[str, Any]]:
-    """Load data that were saved."""
+    """Return the data saved in a file."""
     feeds: dict[int, dict[str, Any]] = {}
     with np.load(path) as archive:
         for key in archive.files:
@@ -196,13 +206,13 @@ def load_feeds(path: str) -> list[dict[str, Any]]:
 
 
 def jobs(path: str) -> Iterator[dict[str, Any]]:
-    """Yield what is to be done, one line each."""
+    """Yield the jobs of a file, one for each line."""
     with Path(path).open(encoding="utf-8") as file:
         yield from (json.loads(line) for line in file)
 
 
 def main() -> None:
-    """Do all jobs of a file; what fails is a line."""
+    """Run all jobs of a file, and print a line for each that fails."""
     for job in jobs(sys.argv[1]):
         try:
             quantize(

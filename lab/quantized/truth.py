@@ -20,7 +20,7 @@ from .hosts import Host
 
 
 def outputs(model: onnx.ModelProto, samples: Sequence[Any]) -> Outputs:
-    """Return what ONNX Runtime computes."""
+    """Return the outputs of a model in ONNX Runtime for each sample."""
     compute = OnnxrtParty().load(model)
     return Outputs([compute(sample) for sample in samples])
 
@@ -37,6 +37,7 @@ class Switches:
     """The model with a switch at each site, and what is quantized without some nodes."""
 
     def __init__(self, host: Host, model: onnx.ModelProto) -> None:
+        """Open a model whose quantized tensors can be switched one by one."""
         self.host, self.opened = host, open_quantized(model, [host.model])
         self.rules = rules_of(self.opened.nodes, self.opened.sites, self.opened.producer)
         self.expected = outputs(host.model, host.samples)
@@ -52,6 +53,7 @@ class Switches:
         self.sets = 0
 
     def sites(self, on: Collection[int]) -> float:
+        """Return the error of the outputs with these quantized tensors alone."""
         key = frozenset(on)
         if key not in self.known:
             flags = np.zeros(len(self.opened.sites), bool)
@@ -62,7 +64,7 @@ class Switches:
         return self.known[key]
 
     def right(self, nodes: Collection[str]) -> float:
-        """Return what the backend computes without some nodes."""
+        """Return the error of the backend's own model with these nodes in float."""
         off = tuple(self.rules.float_sites(nodes))
         if off not in self.backend:
             values = outputs(self.opened.float_at_sites(off), self.host.samples)
@@ -70,17 +72,19 @@ class Switches:
         return self.backend[off]
 
     def without(self, nodes: Collection[str]) -> float:
+        """Return the error of the outputs with these nodes in float."""
         return self.sites(self.rules.quantized_sites(nodes))
 
     @property
     def candidates(self) -> list[str]:
+        """Return the nodes that a search may restore to float."""
         return list(self.rules.candidates)
 
 
 def fewest(
     switches: Switches, target: float, most: int = 700
 ) -> tuple[int | None, list[tuple[str, ...]]]:
-    """Return the size of the smallest sets that are enough, and these; None if it is not known."""
+    """Return the size of the smallest sufficient sets, and these sets; None if unknown."""
     names, tried = switches.candidates, 0
     for size in range(len(names) + 1):
         tried += comb(len(names), size)
@@ -97,7 +101,10 @@ def fewest(
 
 
 def _time_search(search: Callable[[Switches, float], tuple[str, ...] | None]) -> Any:
+    """Return a search that also counts its runs and seconds."""
+
     def run(switches: Switches, target: float) -> Found:
+        """Return the nodes found, the number of runs, and the seconds."""
         switches.known, switches.sets = {}, 0
         start = time.perf_counter()
         nodes = search(switches, target)
@@ -107,6 +114,7 @@ def _time_search(search: Callable[[Switches, float], tuple[str, ...] | None]) ->
 
 
 def _prefix(switches: Switches, target: float, order: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the shortest start of an order that reaches the target, or None."""
     for size in range(len(order) + 1):
         if switches.without(order[:size]) <= target and switches.right(order[:size]) <= target:
             return tuple(order[:size])
@@ -115,8 +123,9 @@ def _prefix(switches: Switches, target: float, order: Sequence[str]) -> tuple[st
 
 @_time_search
 def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
-    """The nodes by the error of the tensor that they make, as the debugger of ONNX Runtime ranks
-    tensors: each with all that is quantized before it.
+    """Return the nodes found by ranking tensor errors, as ONNX Runtime's debugger does.
+
+    Each error includes everything that is quantized before the node.
     """
     compute = OnnxrtParty().load(switches.opened.with_activations())
     every = switches.opened.float_at_sites(())
@@ -148,14 +157,14 @@ def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
 
 @_time_search
 def leave_one_out(switches: Switches, target: float) -> tuple[str, ...] | None:
-    """The nodes by what is left without each alone."""
+    """Return the nodes found by ranking the error that remains without each."""
     values = {node: switches.without([node]) for node in switches.candidates}
     return _prefix(switches, target, sorted(values, key=lambda node: values[node]))
 
 
 @_time_search
 def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
-    """The nodes by what is lost if each alone is quantized."""
+    """Return the nodes found by ranking the error of each quantized alone."""
     names = switches.candidates
     values = {node: switches.without([name for name in names if name != node]) for node in names}
     return _prefix(switches, target, sorted(values, key=lambda node: -values[node]))
@@ -163,7 +172,7 @@ def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
 
 @_time_search
 def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
-    """Always the node that helps most; nothing is put back."""
+    """Return the nodes found by always adding the one that helps most."""
     names: list[str] = []
     while switches.without(names) > target or switches.right(names) > target:
         remaining = [node for node in switches.candidates if node not in names]

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def diagnose(folder: Path, case: Case, product: Path) -> Answer:
-    """Run the command of a case, and judge its answer."""
+    """Run the command of a case, and return its answer with a score."""
     start = time.perf_counter()
     try:
         done = subprocess.run(
@@ -78,6 +78,7 @@ def diagnose(folder: Path, case: Case, product: Path) -> Answer:
 
 
 def _word(case: Case, verdict: str, named: list[str], is_exact: bool) -> str:
+    """Return the score of a verdict: exact, open or wrong."""
     if not case.culprits:
         return EXACT if verdict == "agree" else OPEN if verdict == "inconclusive" else WRONG
     if verdict == "inconclusive":

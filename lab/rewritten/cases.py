@@ -115,8 +115,9 @@ def hosts(plan: Plan) -> Iterator[Host]:
 
 
 def hosts_by_converters(plan: Plan, folder: Path) -> Iterator[Host]:
-    """Yield each model as each converter wrote it; those of the others are its references. In a
-    folder for each model lies `data.npz`, whose arrays are its inputs in their order.
+    """Yield each model as each converter wrote it, with the others as references.
+
+    A folder for each model contains `data.npz`, whose arrays are its inputs in their order.
     """
     for place in sorted(path.parent for path in folder.rglob("data.npz")):
         if plan.host not in place.name:
@@ -135,9 +136,7 @@ def hosts_by_converters(plan: Plan, folder: Path) -> Iterator[Host]:
 
 
 def small(plan: Plan) -> Iterator[Host]:
-    """Yield networks of the lab, models in packages, models of scikit-learn, and small networks
-    that both exporters of PyTorch have exported.
-    """
+    """Yield small hosts: of the lab, of packages, of scikit-learn, and of both exporters."""
     for number, (name, build) in enumerate(HOSTS.items()):
         if plan.host not in name:
             continue
@@ -196,8 +195,9 @@ def hosts_of_sklearn(plan: Plan) -> Iterator[Host]:
 
 
 def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
-    """Write so many cases for each host and each of its references, and yield them; `only_own`:
-    with faults of `planting` alone.
+    """Write and yield cases for each host and each of its references.
+
+    `only_own`: with faults of `planting` alone.
     """
     folder, rng = plan.folder, np.random.default_rng(plan.seed)
     plants = {**({} if only_own else {**KINDS, **EXPORTED}), **OWN}
@@ -218,8 +218,9 @@ def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
 
 
 def healthy_cases(plan: Plan) -> Iterator[Case]:
-    """Write two cases for each host and each of its references, without a fault: one is the model,
-    and then the other.
+    """Write and yield two cases without a fault for each host and reference.
+
+    In one the reference is diagnosed, in one the host.
     """
     number = 0
     for host in hosts(plan):
@@ -240,6 +241,7 @@ def healthy_cases(plan: Plan) -> Iterator[Case]:
 def _case(
     folder: Path, number: int, kind: str, way: str, host: Host, reference: Any, planted_pair: Any
 ) -> Case:
+    """Write a case with a planted fault and a rewritten reference, and return it."""
     faulty, plan = planted_pair
     culprit = Culprit(plan.nodes, plan.beside, (plan.party,), (*plan.causes, "nan"))
     kind = f"{kind}: {host.name}, {way}"
@@ -256,6 +258,7 @@ def _write(
     data: Data,
     culprits: tuple[Culprit, ...],
 ) -> Case:
+    """Write two models, their inputs and the expected culprits; return the case."""
     place = folder / f"case-{number:04d}"
     place.mkdir(parents=True, exist_ok=True)
     for name, model in zip(("model.onnx", "reference.onnx"), models):
@@ -269,6 +272,7 @@ def _write(
 
 
 def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> Host:
+    """Return a model with its references, one for each way to rewrite it."""
     rng = np.random.default_rng([plan.seed, *name.encode()])
     rewrites = CHAINS if plan.chains else REWRITES
     ways, references = rng.permutation([*rewrites])[: plan.ways], {}
@@ -289,7 +293,7 @@ def _differs(model: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
 
 
 def _is_same(host: Host, reference: onnx.ModelProto, most: float = SAME) -> bool:
-    """Return whether a reference takes the data of the host, and computes the same."""
+    """Return whether a reference accepts the data of the host, with the same outputs."""
     feed = dict(zip((value.name for value in reference.graph.input), host.data.values()))
     try:
         expected, computed = outputs(host.model, host.data), outputs(reference, feed)
@@ -301,6 +305,7 @@ def _is_same(host: Host, reference: onnx.ModelProto, most: float = SAME) -> bool
 
 
 def _data(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], bounds: Any) -> Data:
+    """Return random numbers within bounds for each input of a model."""
     rng, data = np.random.default_rng(0), {}
     for value in model.graph.input:
         dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]

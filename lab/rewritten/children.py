@@ -9,7 +9,7 @@ from typing import Any
 
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns in a forked process; None where it raises or crashes."""
+    """Return the result of a function in a forked process; None if it raises or crashes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

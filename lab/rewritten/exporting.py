@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 import torch
-from exports.programs import NETWORKS, Program, block, libraries, normal, of
+from exports.programs import NETWORKS, Program, block, libraries, module_maker, normal
 from torch import nn
 
 KINDS = ("older", "dynamo")
@@ -35,22 +35,24 @@ def _convolutions() -> nn.Module:
 
 
 LARGE = [
-    Program("encoder of 115 MB", of(lambda: _encoder(4), normal(1, 12, 768))),
-    Program("encoder of 340 MB", of(lambda: _encoder(12), normal(1, 8, 768))),
-    Program("cnn of 120 MB", of(_convolutions, normal(1, 3, 64, 64))),
+    Program("encoder of 115 MB", module_maker(lambda: _encoder(4), normal(1, 12, 768))),
+    Program("encoder of 340 MB", module_maker(lambda: _encoder(12), normal(1, 8, 768))),
+    Program("cnn of 120 MB", module_maker(_convolutions, normal(1, 3, 64, 64))),
 ]
 
 
 def programs(group: str) -> Iterable[Program]:
-    """Return the programs of a group: ``own``, ``large``, or ``public`` for those of libraries."""
+    """Return the programs of a group: `own`, `large`, or `public` for those of libraries."""
     return libraries() if group == "public" else LARGE if group == "large" else NETWORKS
 
 
 def pairs(
     folder: Path, group: str = "own", only: str = ""
 ) -> Iterator[tuple[str, onnx.ModelProto, onnx.ModelProto, dict[str, Any]]]:
-    """Yield each network as one exporter writes it, as the other does, and data, by the names of
-    the first; both ways. `only`: those with this in their names.
+    """Yield each network's name, the model of one exporter, that of the other, and data.
+
+    The names are those of the first; both directions are yielded. `only`: networks with this in
+    their names.
     """
     logging.disable(logging.WARNING)
     for program in programs(group):
@@ -68,6 +70,7 @@ def pairs(
 
 
 def _export(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
+    """Return the model that PyTorch exports from a program."""
     module, args = program.make()
     path = folder / f"{program.name}-{kind}.onnx"
     options: dict[str, Any] = {"dynamo": kind == "dynamo", **program.options}

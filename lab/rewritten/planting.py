@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 
 def _types(model: onnx.ModelProto) -> dict[str, tuple[int, list[int]]]:
-    """Return data type and shape of tensors that have a fixed shape."""
+    """Return data type and shape of each tensor with a fixed shape, by name."""
     inferred = onnx.shape_inference.infer_shapes(model)
     types = {}
     for value in (*inferred.graph.value_info, *inferred.graph.input):
@@ -21,13 +21,14 @@ def _types(model: onnx.ModelProto) -> dict[str, tuple[int, list[int]]]:
 
 
 def _readers(model: onnx.ModelProto, name: str) -> list[onnx.NodeProto]:
+    """Return the nodes that read a tensor."""
     return [node for node in model.graph.node if name in node.input]
 
 
 def _behind(
     model: onnx.ModelProto, node: onnx.NodeProto, op: str, *more: str, **attributes: object
 ) -> Planted:
-    """Insert a node behind another one; it is named, or what stands beside it."""
+    """Insert a node after another, and return the fault, at the new node or next to it."""
     readers = _readers(model, node.output[0])
     name = f"{node.output[0]}/inserted"
     for reader in readers:
@@ -43,7 +44,7 @@ def _behind(
 
 
 def _inner(model: onnx.ModelProto, least: int = 1) -> list[onnx.NodeProto]:
-    """Return nodes inside of the model that compute floats of a fixed shape."""
+    """Return inner nodes that compute floats of a fixed shape."""
     types, outputs = _types(model), {value.name for value in model.graph.output}
     return [
         node
@@ -57,7 +58,7 @@ def _inner(model: onnx.ModelProto, least: int = 1) -> list[onnx.NodeProto]:
 
 
 def columns(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Gather swaps two columns of a tensor."""
+    """Insert a Gather that exchanges two columns; return the fault, or None."""
     types = _types(model)
     nodes = [n for n in _inner(model, 2) if types[n.output[0]][1][-1] > 3]
     node = one_of(rng, nodes)
@@ -72,7 +73,7 @@ def columns(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def extra(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """An activation, or a product with a number, is too many."""
+    """Insert an extra activation or product; return the fault, or None."""
     node = one_of(rng, _inner(model))
     if node is None:
         return None
@@ -85,7 +86,7 @@ def extra(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def bounds(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Slice or a Split begins one further."""
+    """Shift the start of a Slice or Split by one; return the fault, or None."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
@@ -109,7 +110,7 @@ def bounds(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def exchange_weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Two nodes have each other's weights."""
+    """Exchange the weights of two nodes; return the fault, or None without a pair."""
     weights = {w.name: tuple(w.dims) for w in model.graph.initializer if np.prod(w.dims) > 8}
     pairs = [
         (first, second)
@@ -134,7 +135,7 @@ def exchange_weights(model: onnx.ModelProto, rng: np.random.Generator) -> Plante
 
 
 def skip_node(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """What a node computes is not used: its readers read what it reads."""
+    """Connect the readers of a node to its input; return the fault, or None."""
     types = _types(model)
     nodes = [
         node
@@ -154,7 +155,7 @@ def skip_node(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
 
 
 def concat_order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A Concat joins its operands in another order."""
+    """Reorder the inputs of a Concat; return the fault, or None without a Concat."""
     types = _types(model)
     nodes = [
         node
@@ -174,7 +175,7 @@ def concat_order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
 
 
 def cast(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A tensor loses its fraction: it is cast to integers and back."""
+    """Cast a tensor to integers and back; return the fault, or None."""
     node = one_of(rng, _inner(model, 2))
     if node is None:
         return None
@@ -185,7 +186,7 @@ def cast(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 
 
 def wrong_pads(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """A convolution or pool has its padding on the other side."""
+    """Move the padding of a convolution or pool to the other side; return the fault, or None."""
     places = [
         (node, attribute)
         for node in model.graph.node

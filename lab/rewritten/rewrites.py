@@ -21,9 +21,10 @@ Rewrite = Callable[[onnx.ModelProto], "onnx.ModelProto | None"]
 
 
 def optimize(level: str) -> Rewrite:
-    """Return what ONNX Runtime makes of a model at an optimization level."""
+    """Return a rewrite by ONNX Runtime at an optimization level."""
 
     def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
+        """Return the model optimized by ONNX Runtime, or None if it cannot be."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = getattr(
@@ -41,7 +42,7 @@ def optimize(level: str) -> Rewrite:
 
 
 def rewrite_by_onnxscript(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return what the optimizer and the rewriter of onnxscript make of a model."""
+    """Return the model rewritten by onnxscript, or None if it fails."""
     try:
         from onnxscript import optimizer, rewriter
     except ImportError:
@@ -51,7 +52,7 @@ def rewrite_by_onnxscript(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def slim(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return what onnxslim makes of a model."""
+    """Return the model rewritten by onnxslim, or None if it fails."""
     try:
         import onnxslim
     except ImportError:
@@ -61,7 +62,7 @@ def slim(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def simplify_by_onnxsim(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return what onnxsim makes of a model."""
+    """Return the model rewritten by onnxsim, or None if it fails."""
     try:
         import onnxsim
     except ImportError:
@@ -72,7 +73,7 @@ def simplify_by_onnxsim(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def fuse_by_onnxoptimizer(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return what onnxoptimizer makes of a model."""
+    """Return the model rewritten by onnxoptimizer, or None if it fails."""
     try:
         import onnxoptimizer
     except ImportError:
@@ -81,14 +82,15 @@ def fuse_by_onnxoptimizer(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model of another opset."""
+    """Return the model with a newer opset, or None if it cannot be converted."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     return onnx.version_converter.convert_version(_copy(model), 18 if opset < 18 else 21)
 
 
 def half(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model in float16 with inputs and outputs in float32, as ONNX Runtime's tool makes
-    it.
+    """Return the model in float16 with float32 inputs and outputs, or None.
+
+    ONNX Runtime's tool converts it.
     """
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -96,7 +98,7 @@ def half(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model with Gemm, activations, powers and BatchNormalization as smaller operators."""
+    """Return the model with Gemm, activations and norms as smaller operators, or None."""
     writer = Writer(model)
     for node in model.graph.node:
         attributes = {
@@ -153,7 +155,7 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def transposed_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model that computes x @ W as (W.T @ x.T).T."""
+    """Return a model that computes x @ W as (W.T @ x.T).T, or None."""
     writer = Writer(model)
     for node in model.graph.node:
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
@@ -184,8 +186,9 @@ def transposed_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model whose elementwise operators on images, and pools, work on channels-last data,
-    as converters of other frameworks write them.
+    """Return a model whose image operators work on channels-last data, or None.
+
+    Converters of other frameworks write such models.
     """
     writer = Writer(model)
     for node in model.graph.node:
@@ -231,6 +234,7 @@ class Writer:
     """Writes the nodes of a model anew, under other names."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
+        """Copy a model, to rewrite its nodes."""
         self._model = _copy(model)
         inferred = onnx.shape_inference.infer_shapes(model)
         values = [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]
@@ -248,7 +252,7 @@ class Writer:
         self._changed = 0
 
     def rank(self, name: str) -> int:
-        """Return the number of dimensions of a tensor; 0 if it is not known."""
+        """Return the number of dimensions of a tensor; 0 if it is unknown."""
         if name in self.weights:
             return self.weights[name].ndim
         return len(self._types[name].shape.dim) if name in self._types else 0
@@ -260,7 +264,7 @@ class Writer:
         return name in self._types and self._types[name].elem_type == onnx.TensorProto.FLOAT
 
     def add(self, op: str, read: list[str], output: str = "", **attributes: object) -> str:
-        """Add a node, and return what it makes."""
+        """Add a node, and return the name of its output."""
         name = f"rw_{len(self._nodes)}"
         self._nodes.append(
             helper.make_node(op, read, [output or f"{name}_out"], name, **attributes)
@@ -274,7 +278,7 @@ class Writer:
         self._changed -= 1
 
     def keep(self, node: onnx.NodeProto) -> None:
-        """Add a node as it is."""
+        """Add a node unchanged."""
         self._nodes.append(node)
 
     def weight(self, array: np.ndarray) -> str:
@@ -284,7 +288,7 @@ class Writer:
         return name
 
     def number(self, value: float) -> str:
-        """Add a number, and return its name."""
+        """Add a scalar, and return its name."""
         return self.weight(np.array(value, np.float32))
 
     def integers(self, values: list[int]) -> str:
@@ -292,7 +296,7 @@ class Writer:
         return self.weight(np.array(values, np.int64))
 
     def finished(self) -> onnx.ModelProto | None:
-        """Return the model under other names; None if nothing was written anew."""
+        """Return the model with new names; None if no node was rewritten."""
         if not self._changed:
             return None
         del self._model.graph.node[:]
@@ -302,6 +306,7 @@ class Writer:
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a model."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy

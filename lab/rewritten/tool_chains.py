@@ -15,9 +15,10 @@ from .rewrites import Rewrite, Writer, optimize, rewrite_by_onnxscript, simplify
 
 
 def chain(*rewrites: Rewrite) -> Rewrite:
-    """Return what tools make of a model one after the other."""
+    """Return a rewrite that applies several in order."""
 
     def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
+        """Return the model after all rewrites, or None if one does not apply."""
         rewritten: onnx.ModelProto | None = model
         for rewrite in rewrites:
             if rewritten is None:
@@ -29,7 +30,7 @@ def chain(*rewrites: Rewrite) -> Rewrite:
 
 
 def transformer(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return what ONNX Runtime's optimizer for transformers makes of a model."""
+    """Return the model optimized by ONNX Runtime's transformer optimizer, or None."""
     from onnxruntime.transformers import optimizer
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
@@ -39,7 +40,7 @@ def transformer(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def common_half(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model in float16 as onnxconverter-common makes it."""
+    """Return the model in float16, converted by onnxconverter-common, or None."""
     try:
         from onnxconverter_common import float16
     except ImportError:
@@ -50,7 +51,7 @@ def common_half(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def einsums(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model whose products are Einsum nodes."""
+    """Return a model whose products are Einsum nodes, or None without products."""
     writer = Writer(model)
     for node in model.graph.node:
         ranks = [writer.rank(name) for name in node.input]
@@ -65,7 +66,10 @@ def einsums(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model whose convolutions have Pad before and Add behind them, or are two halves."""
+    """Return a model with convolutions split into Pad, Conv and Add, or into halves.
+
+    None without convolutions.
+    """
     writer = Writer(model)
     for number, node in enumerate(model.graph.node):
         attributes = {
@@ -109,7 +113,7 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model whose convolutions with one tap are products of matrices."""
+    """Return a model whose 1x1 convolutions are matrix products, or None without any."""
     writer = Writer(model)
     for node in model.graph.node:
         attributes = {
@@ -137,7 +141,7 @@ def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def join_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model in which products of the same tensor are one product that is split."""
+    """Return a model that joins products of the same tensor and splits the result, or None."""
     writer, groups = Writer(model), dict[str, list[onnx.NodeProto]]()
     for node in model.graph.node:
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
@@ -164,7 +168,7 @@ def join_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def scaled_apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a model that scales the data of its products instead of their weights."""
+    """Return a model that scales the data of its products, not their weights, or None."""
     writer = Writer(model)
     for node in model.graph.node:
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None

@@ -32,7 +32,7 @@ from .truth import truth
 
 
 def first_wrong_step(case: Case) -> int | None:
-    """Return the first step whose output is not the truth; None for none."""
+    """Return the first step with a wrong output; None if all are correct."""
     data = case.data or case.shown_by
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -76,7 +76,7 @@ def first_wrong_step(case: Case) -> int | None:
 
 
 def _states(case: Case, pairs: Iterable[Any]) -> list[str] | None:
-    """Return the pairs by position, which is how the caller of a model knows them."""
+    """Return the pairs of states by position, as a caller passes them, or None."""
     if isinstance(case.spec, str):
         outputs = [value.name for value in case.model.graph.output][1:]
         inputs = [value.name for value in case.model.graph.input][1:]
@@ -91,6 +91,7 @@ def _states(case: Case, pairs: Iterable[Any]) -> list[str] | None:
 
 
 def _truth(case: Case, feeds: list[dict[str, Any]], data: Any) -> Any:
+    """Return the correct outputs of a case for its inputs."""
     if isinstance(case.spec, str):
         return streams.truth(case.spec, np.concatenate([feed["chunk"][0] for feed in feeds]))
     tokens = np.concatenate([feed["input_ids"][-1] for feed in feeds])
@@ -103,12 +104,13 @@ class Suite:
     """Counts what is said."""
 
     def __init__(self, folder: Path) -> None:
+        """Create a suite whose models go into a folder."""
         self.folder = folder
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.seconds: dict[str, float] = {}
 
     def planted(self, case: Case) -> None:
-        """Diagnose a model with a fault."""
+        """Diagnose a model with a fault, and count the answer."""
         wrong = first_wrong_step(case)
         if wrong is None:
             print(f"SKIPPED  {case.name}: the fault changes nothing")
@@ -143,7 +145,7 @@ class Suite:
             )
 
     def healthy(self, case: Case) -> None:
-        """Diagnose a healthy model."""
+        """Diagnose a healthy model, and count the answer."""
         if (
             case.spec is not None
             and first_wrong_step(case) is not None
@@ -166,6 +168,7 @@ class Suite:
             )
 
     def _diagnosed(self, case: Case) -> tuple[int, dict[str, Any], str]:
+        """Return the exit code, the document and the last lines of a diagnosis."""
         onnx.save(case.model, str(self.folder / "m.onnx"))
         words = f"{self.folder}/m.onnx --onnxrt {case.options}"
         if case.first is not None:
@@ -198,6 +201,7 @@ class Suite:
         print(f"median {median:.2f} s, slowest {self.seconds[slowest]:.2f} s ({slowest})")
 
     def _row(self, kind: str, counts: Counter[str]) -> None:
+        """Print the counts of a kind as a row."""
         columns = "detected", "step", "named", "static", "unsure"
         print(
             f"{kind:44} {counts['cases']:5} "
@@ -206,11 +210,12 @@ class Suite:
 
 
 def _is_coarse(spec: Any) -> bool:
+    """Return whether a decoder rounds its states to a smaller type."""
     return not isinstance(spec, str) and (spec.rounded or spec.cache_type != "float32")
 
 
 def main() -> int:
-    """Run the cases, print what was missed, and count."""
+    """Run the selected cases, print misses and counts, and return 0."""
     parser = argparse.ArgumentParser(prog="states", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--only", default="", help="part of the name of a case, or healthy, or planted"

@@ -13,7 +13,7 @@ from .specs import DIM, HEADS, KINDS, Spec
 
 
 def add_norm(net: Net, x: str, scale: str, name: str) -> str:
-    """Add an RMS normalization, and return its output."""
+    """Add an RMS normalization, and return the name of its output."""
     square = net.op("Mul", [x, x], f"{name}_square")
     mean = net.op("ReduceMean", [square, net.const([-1])], f"{name}_mean")
     root = net.op(
@@ -24,14 +24,14 @@ def add_norm(net: Net, x: str, scale: str, name: str) -> str:
 
 
 def split_heads(net: Net, x: str, shape: str, name: str) -> str:
-    """Add nodes that split [batch, length, size] into heads, and return their output."""
+    """Split [batch, length, size] into heads, and return the name of the result."""
     return net.op(
         "Transpose", [net.op("Reshape", [x, shape], f"{name}_rows")], name, perm=[0, 2, 1, 3]
     )
 
 
 def turn(net: Net, x: str, cos: str, sin: str, name: str) -> str:
-    """Add a rotary embedding with given cosines and sines, and return its output."""
+    """Add a rotary embedding with given cosines and sines; return the name of its output."""
     a = net.op("Slice", [x, net.const([0]), net.const([DIM // 2]), net.const([3])], f"{name}_lo")
     b = net.op("Slice", [x, net.const([DIM // 2]), net.const([DIM]), net.const([3])], f"{name}_hi")
     left = net.op(
@@ -48,7 +48,7 @@ def turn(net: Net, x: str, cos: str, sin: str, name: str) -> str:
 
 
 def turn_whole(net: Net, x: str, total: str, name: str) -> str:
-    """Add a rotary embedding for positions from 0 to `total`, and return its output."""
+    """Add a rotary embedding for positions 0 to `total`; return the name of its output."""
     every = net.op("Range", [net.const(0), total, net.const(1)], f"{name}_every")
     cos, sin = (net.op("Gather", [part, every], f"{name}_{part}") for part in ("cos", "sin"))
     return turn(net, x, cos, sin, name)
@@ -57,7 +57,7 @@ def turn_whole(net: Net, x: str, total: str, name: str) -> str:
 def append_states(
     net: Net, spec: Spec, old: str, new: str, past: str, name: str, has_past: bool
 ) -> str:
-    """Add nodes that append new keys or values to a cache, and return their output."""
+    """Append new keys or values to a cache, and return the name of the result."""
     if spec.cache_type != "float32":
         new = net.op("Cast", [new], f"{name}_narrow", to=KINDS[spec.cache_type])
     if not has_past:
@@ -84,7 +84,7 @@ def add_cache(
     past: str,
     in_decoding: bool,
 ) -> tuple[str, str]:
-    """Add the cache of a layer, perhaps with a fault; return its keys and values."""
+    """Add the cache of a layer, or a faulty one; return the names of its keys and values."""
     results = []
     for part, fresh in zip(("key", "value"), new):
         old, name = names[f"past.{at}.{part}"], f"cache_{part}{at}"
@@ -197,7 +197,7 @@ def add_cache(
 
 
 def repeat_heads(net: Net, spec: Spec, fault: str, x: str, name: str) -> str:
-    """Repeat heads of keys and values: each of them stands for several queries."""
+    """Repeat the heads of keys or values for several queries; return the result's name."""
     if spec.kv_heads == HEADS:
         return x
     return net.op("Concat", [x] * HEADS, name, axis=1)
@@ -213,7 +213,7 @@ def add_grouped_attention(
     qkv: tuple[str, str, str],
     presents: dict[str, str],
 ) -> str:
-    """Add GroupQueryAttention to a layer, perhaps with a fault; return its output."""
+    """Add GroupQueryAttention to a layer; return the name of its output."""
     seqlens = "seqlens_k"
     if fault == "length off by one" and at == 0:
         has_past = net.op(
@@ -285,7 +285,7 @@ def add_cross_attention(
     shape: str,
     flat: str,
 ) -> str:
-    """Add cross attention to a layer, perhaps with a fault; return its output."""
+    """Add cross attention to a layer; return the name of its output."""
     op = net.op
     q = split_heads(
         net,

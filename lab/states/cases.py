@@ -132,7 +132,7 @@ class Case:
 
 
 def faulty_cases() -> Iterator[Case]:
-    """Yield models with a fault, alone and next to the correct model."""
+    """Yield cases with a faulty model, alone and with the correct model as reference."""
     for table, is_beside in ((ALONE, False), (BESIDE, True)):
         for fault, hosts in table.items():
             for host in hosts:
@@ -179,7 +179,7 @@ def faulty_cases() -> Iterator[Case]:
 
 
 def healthy() -> Iterator[Case]:
-    """Yield models of which nobody may be blamed."""
+    """Yield cases with a healthy model, in which a diagnosis must not name a fault."""
     for host, spec in PLAIN.items():
         yield Case(f"alone: {host}", "", decoders.decoder(spec)[0], spec=spec)
     for kind in streams.KINDS:
@@ -271,7 +271,7 @@ PADS = 3
 
 
 def pad_batch(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
-    """Return steps of a batch of two, of which the second text has pads on the left."""
+    """Return the input sets of a batch of two, of which the second text is left-padded."""
     draw = np.random.default_rng(5)
     tokens = draw.integers(0, WORDS, (2, prompt + steps - 1))
     mask = np.ones((2, prompt + steps - 1), np.int64)
@@ -299,7 +299,7 @@ def pad_batch(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any
 
 
 def quantize_model(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
-    """Return a model whose output layers hold 8 bits, computed in the precision of a level."""
+    """Return a model with 8-bit output layers, for the precision of an accuracy level."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     for node in model.graph.node:
         name = node.input[1] if node.op_type == "MatMul" else ""

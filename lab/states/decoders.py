@@ -24,7 +24,7 @@ from .specs import DIM, ENCODED, HEADS, KINDS, SIZE, WORDS, Spec, rotary, weight
 
 
 def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
-    """Return a decoder, and the nodes and tensors that may be named for a fault."""
+    """Return a decoder, and the names of nodes and tensors that may be called faulty."""
     net = Net(weights_of(spec))
     _change_weights(net, fault)
     states = [f"{at}.{part}" for at in range(spec.layers) for part in ("key", "value")]
@@ -100,7 +100,7 @@ def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
 
 
 def _fault_nodes(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
-    """Return the nodes that a fault adds."""
+    """Return the names of the nodes that a fault adds."""
     if not fault:
         return set()
     correct_names = {node.name for graph in _graphs(decoder(spec)[0].graph) for node in graph.node}
@@ -108,6 +108,7 @@ def _fault_nodes(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and all subgraphs in it."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -116,6 +117,7 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _change_weights(net: Net, fault: str) -> None:
+    """Change weights of a network for a fault, and record the nodes that read them."""
     if fault == "table end":
         net.weights["pos_table"][9:] *= -1.2
         net.blame("n_places", "n_p_places", "n_d_places")
@@ -132,7 +134,7 @@ def _change_weights(net: Net, fault: str) -> None:
 
 
 def _body(net: Net, spec: Spec, fault: str, names: Mapping[str, str], has_past: bool) -> list[str]:
-    """Write one decoder; return the names of its results."""
+    """Add the nodes of one decoder, and return the names of its outputs."""
     op, const = net.op, net.const
     is_slots = spec.cache != "grow"
     in_decoding = has_past if spec.merged else True
@@ -394,7 +396,7 @@ def _wires(
     presents: dict[str, str],
     has_past: bool,
 ) -> list[str]:
-    """Return what each output that is a state is wired to."""
+    """Return the tensor that each state output is connected to."""
     wires = dict(presents)
     swaps = {
         "swapped k and v": ("0.key", "0.value"),
@@ -460,9 +462,11 @@ def _wires(
 
 
 def _without_idle_weights(model: onnx.ModelProto) -> None:
+    """Remove the weights of a model that no node reads."""
     used: set[str] = set()
 
     def walk(graph: onnx.GraphProto) -> None:
+        """Collect the names that the nodes of a graph read."""
         for node in graph.node:
             used.update(node.input)
             for attribute in node.attribute:

@@ -18,6 +18,7 @@ SIZE = HEADS * DIM
 
 
 def _initialize(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Return a module for inference with random parameters drawn by a seed."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -39,6 +40,7 @@ class Decoder(nn.Module):
     def __init__(
         self, layers: int = 2, fault: str = "", static: int = 0, has_mask: bool = False
     ) -> None:
+        """Create the layers, with a fault if one is named."""
         super().__init__()
         self.emb, self.places = nn.Embedding(WORDS, SIZE), nn.Embedding(TABLE, SIZE)
         self.qkv = nn.ModuleList(nn.Linear(SIZE, 3 * SIZE) for _ in range(layers))
@@ -48,6 +50,7 @@ class Decoder(nn.Module):
         _initialize(self)
 
     def forward(self, input_ids: Any, position_ids: Any, *states: Any) -> Any:
+        """Return the scores, and the new states."""
         mask, past = (states[0], states[1:]) if self.has_mask else (None, states)
         x = self.emb(input_ids)
         places = position_ids
@@ -95,6 +98,7 @@ class Recurrent(nn.Module):
     """Two recurrent layers, whose states are inputs and outputs."""
 
     def __init__(self, kind: str, fault: str = "") -> None:
+        """Create the layers of a kind, with a fault if one is named."""
         super().__init__()
         self.kind, self.fault = kind, fault
         cells = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
@@ -108,6 +112,7 @@ class Recurrent(nn.Module):
         _initialize(self)
 
     def forward(self, x: Any, *states: Any) -> Any:
+        """Return the scores, and the new states."""
         if self.kind in ("grucell", "rnncell"):
             h = self.net(x[:, 0], states[0])
             return self.head(h), h * 0.7 if self.fault == "scaled" else h
@@ -129,12 +134,14 @@ class Conv(nn.Module):
     """A causal convolution with the end of the last chunk as context."""
 
     def __init__(self, fault: str = "") -> None:
+        """Create the layers, with a fault if one is named."""
         super().__init__()
         self.fault = fault
         self.conv, self.second = nn.Conv1d(6, 8, 5), nn.Conv1d(8, 4, 3)
         _initialize(self)
 
     def forward(self, chunk: Any, first: Any, second: Any) -> Any:
+        """Return the outputs, and the two new states."""
         joined = torch.cat([first, chunk], 2)
         h = torch.tanh(self.conv(joined))
         again = torch.cat([second, h], 2)
@@ -146,6 +153,7 @@ class Crossed(nn.Module):
     """A decoder layer that attends to the states of an encoder, whose keys and values are states."""
 
     def __init__(self, fault: str = "") -> None:
+        """Create the layers, with a fault if one is named."""
         super().__init__()
         self.fault = fault
         self.emb, self.qkv, self.q, self.head = (
@@ -157,6 +165,7 @@ class Crossed(nn.Module):
         _initialize(self)
 
     def forward(self, input_ids: Any, encoder_hidden_states: Any, key: Any, value: Any) -> Any:
+        """Return the scores, and the new keys and values."""
         x = self.emb(input_ids)
         q, k, v = self.qkv(x).chunk(3, -1)
         k, v = torch.cat([key, k], 1), torch.cat([value, v], 1)
@@ -196,7 +205,7 @@ class Exported:
     states: list[str]
 
     def export(self, dynamo: bool, path: Path) -> onnx.ModelProto:
-        """Write the model, and return it."""
+        """Write the exported model to a path, and return it."""
         options: dict[str, Any] = {"dynamo": dynamo, "input_names": self.inputs}
         if self.outputs:
             options["output_names"] = self.outputs
@@ -219,6 +228,7 @@ class Exported:
 
 
 def _variadic(module: nn.Module) -> list[Any]:
+    """Return the variadic parameters of `forward`, of which there is at most one."""
     import inspect
 
     return [
@@ -229,6 +239,7 @@ def _variadic(module: nn.Module) -> list[Any]:
 
 
 def _first(module: nn.Module) -> int:
+    """Return the number of other parameters of `forward`."""
     import inspect
 
     return len(
@@ -241,7 +252,7 @@ def _first(module: nn.Module) -> int:
 
 
 def exports(fault: str = "") -> list[Exported]:
-    """Return the modules, with a fault where they can have it."""
+    """Return the modules to export, with a fault if they can have it."""
     candidates = []
     ids, places = torch.randint(0, WORDS, (1, 3)), torch.arange(4, 7)[None]
     tokens = {"input_ids": {1: "seq"}, "position_ids": {1: "seq"}}

@@ -21,6 +21,7 @@ class Net:
     wrong: set[str] = field(default_factory=set)
 
     def op(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         output = self.prefix + output
         self.nodes.append(
             helper.make_node(kind, inputs, [output], name=f"n_{output}", **attributes)
@@ -28,6 +29,7 @@ class Net:
         return output
 
     def const(self, value: Any, dtype: Any = np.int64) -> str:
+        """Add a constant, and return its name."""
         array = np.array(value, dtype)
         name = (
             f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{'_'.join(map(str, array.ravel()))}"
@@ -36,6 +38,7 @@ class Net:
         return name
 
     def blame(self, *names: str) -> None:
+        """Record nodes as faulty."""
         self.wrong.update(names)
 
 

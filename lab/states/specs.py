@@ -74,10 +74,11 @@ class Spec:
 
 
 def weights_of(spec: Spec) -> dict[str, Array]:
-    """Return the weights: scores of tokens are far apart, so that rounding changes none."""
+    """Return the weights by name, with scores so far apart that rounding changes no token."""
     draw = np.random.default_rng(spec.seed + SHIFT.seed)
 
     def matrix(*shape: int, times: float = 1.0) -> Array:
+        """Return a random matrix of a shape."""
         return (draw.standard_normal(shape) * times / shape[0] ** 0.5).astype("f")
 
     weights = {"emb": matrix(WORDS, SIZE, times=6.0), "pos_table": matrix(TABLE, SIZE, times=5.0)}
@@ -103,6 +104,6 @@ def weights_of(spec: Spec) -> dict[str, Array]:
 
 
 def rotary(base: float) -> tuple[Array, Array]:
-    """Return the tables of a rotary embedding."""
+    """Return the cosines and sines of a rotary embedding."""
     angles = np.arange(TABLE)[:, None] * base ** (-np.arange(0, DIM, 2) / DIM)[None]
     return np.cos(angles).astype("f"), np.sin(angles).astype("f")

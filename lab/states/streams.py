@@ -20,10 +20,11 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def weights_of(kind: str, seed: int = 0) -> dict[str, Array]:
-    """Return the weights of two layers."""
+    """Return the weights of two layers by name."""
     draw = np.random.default_rng(seed + SHIFT.seed)
 
     def matrix(*shape: int) -> Array:
+        """Return a random matrix of a shape."""
         return (draw.standard_normal(shape) * 1.4 / shape[-1] ** 0.5).astype("f")
 
     weights = {
@@ -39,7 +40,7 @@ def weights_of(kind: str, seed: int = 0) -> dict[str, Array]:
 
 
 def truth(kind: str, signal: Array, seed: int = 0) -> Array:
-    """Return what the whole signal, [positions, bands], is computed to, without any state."""
+    """Return the correct output for a whole signal [positions, bands], without states."""
     w = {name: array.astype(float) for name, array in weights_of(kind, seed).items()}
     x = signal.astype(float)
     if "conv" in kind:
@@ -55,6 +56,7 @@ def truth(kind: str, signal: Array, seed: int = 0) -> Array:
 
 
 def _convolve(x: Array, kernel: Array) -> Array:
+    """Return the convolution of each step with those before it."""
     padded = np.concatenate([np.zeros((CONTEXT, x.shape[1])), x])
     return np.stack(
         [np.einsum("tb,sbt->s", padded[at : at + CONTEXT + 1], kernel) for at in range(len(x))]
@@ -62,6 +64,7 @@ def _convolve(x: Array, kernel: Array) -> Array:
 
 
 def _recurrent(op: str, x: Array, w: Array, r: Array) -> Array:
+    """Return the output of an LSTM or GRU for each step."""
     h, c, out = np.zeros(SIZE), np.zeros(SIZE), []
     for row in x:
         if op == "LSTM":
@@ -83,7 +86,7 @@ def _recurrent(op: str, x: Array, w: Array, r: Array) -> Array:
 def stream(
     kind: str, fault: str = "", nameless: bool = False, seed: int = 0
 ) -> tuple[onnx.ModelProto, set[str]]:
-    """Return a model that takes chunks, and the nodes and tensors that may be named for a fault."""
+    """Return a model of chunks, and the names of nodes and tensors that may be faulty."""
     weights = weights_of(kind, seed)
     nodes: list[onnx.NodeProto] = []
     wrong: set[str] = set()
@@ -92,15 +95,18 @@ def stream(
     states: list[tuple[str, str, list[int]]] = []
 
     def op(kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         nodes.append(helper.make_node(kind, inputs, [output], name=f"n_{output}", **attributes))
         return output
 
     def const(*values: int) -> str:
+        """Add a constant, and return its name."""
         name = "c_" + "_".join(map(str, values))
         weights[name] = np.array(values, np.int64)
         return name
 
     def state(old: str, new: str, shape: list[int]) -> tuple[str, str]:
+        """Record a state of a shape, and return the names of its input and output."""
         if nameless:
             old, new = f"arg{len(states)}", f"val_{len(states)}"
         states.append((old, new, shape))
@@ -224,10 +230,12 @@ def stream(
 
 
 def _scalar(weights: dict[str, Array], value: float) -> str:
+    """Add a scalar weight, and return its name."""
     name = f"s_{value}"
     weights[name] = np.array(value, "f")
     return name
 
 
 def _value(name: str, shape: list[Any]) -> onnx.ValueInfoProto:
+    """Return the description of a float tensor."""
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

@@ -16,7 +16,7 @@ def truth(
     pads: int = 0,
     weights: Mapping[str, Array] | None = None,
 ) -> Array:
-    """Return the scores of every position of a text, of which the first are pads."""
+    """Return the correct scores for each position of a text, whose first ones are pads."""
     w = {name: array.astype(float) for name, array in (weights or weights_of(spec)).items()}
     count = len(tokens)
     places = np.maximum(np.arange(count) - pads, 0)
@@ -45,20 +45,24 @@ def truth(
 
 
 def _normalize(x: Array, scale: Array) -> Array:
+    """Return a tensor divided by the RMS of its last axis, and scaled."""
     result: Array = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * scale
     return result
 
 
 def _heads(x: Array) -> Array:
+    """Return a tensor with its columns divided into heads."""
     return x.reshape(len(x), -1, DIM).transpose(1, 0, 2)
 
 
 def _rotate(x: Array, cos: Array, sin: Array) -> Array:
+    """Return a tensor with rotary position embeddings."""
     a, b = x[..., : DIM // 2], x[..., DIM // 2 :]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 def _attend(q: Array, k: Array, v: Array, seen: Array) -> Array:
+    """Return the attention of queries to the keys that a mask shows."""
     scores = np.where(seen, q @ k.transpose(0, 2, 1) / DIM**0.5, -1e9)
     share = np.exp(scores - scores.max(-1, keepdims=True))
     mixed: Array = (share / share.sum(-1, keepdims=True)) @ v

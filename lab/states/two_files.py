@@ -10,8 +10,9 @@ from .specs import Spec
 
 
 def split(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, onnx.ModelProto, set[str]]:
-    """Return the model of later steps, that of the first step, and the nodes and tensors that may be
-    named for a fault. The keys and values of an encoder are outputs of the first alone.
+    """Return the models of later steps and of the first, and the names that may be faulty.
+
+    The names are those of nodes and tensors.
     """
     model, wrong = decoder(spec, fault)
     [node] = (node for node in model.graph.node if node.op_type == "If")
@@ -24,6 +25,7 @@ def split(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, onnx.ModelProto
 def _model(
     full_model: onnx.ModelProto, branch: onnx.GraphProto, names: list[str], *, has_past: bool
 ) -> onnx.ModelProto:
+    """Return the model of one branch, with the inputs and weights that it reads."""
     read = {name for node in branch.node for name in node.input}
     read |= {output.name for output in branch.output}
     inputs = [
