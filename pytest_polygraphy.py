@@ -39,6 +39,7 @@ class PolygraphySession:
     """
 
     def __init__(self, config: pytest.Config) -> None:
+        """Start a session without outcomes."""
         self.updates = bool(config.getoption("polygraphy_update_golden"))
         self.sample = int(config.getoption("polygraphy_golden_sample"))
         self.budget = float(config.getoption("polygraphy_budget"))
@@ -92,8 +93,7 @@ class PolygraphySession:
 
     @property
     def temporary_folder(self) -> str | None:
-        """Return the folder of pytest for temporary files, of which pytest keeps those of the last
-        sessions; None if its plugin for them is disabled."""
+        """Return pytest's folder for temporary files; None if its plugin for them is disabled."""
         factory = getattr(self._config, "_tmp_path_factory", None)
         return None if factory is None else str(factory.getbasetemp())
 
@@ -133,7 +133,7 @@ class PolygraphySession:
         return pickle.dumps((self.used, self.remarks, self._partial, self.comparisons))
 
     def merge(self, sent: bytes) -> None:
-        """Add the serialized results of a worker process, which this session started."""
+        """Add the serialized results of a worker process."""
         import pickle
 
         used, remarks, partial, comparisons = pickle.loads(sent)
@@ -271,8 +271,9 @@ def pytest_runtest_makereport(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep the session, whose exit status other plugins may still change; send the results of a
-    worker process of pytest-xdist to the process that started it.
+    """Keep the session open, or send the results of a worker process of pytest-xdist.
+
+    Other plugins may still change the exit status.
     """
     if current is not None:
         current.session = session
@@ -330,9 +331,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _uses_own_fixture(metafunc: pytest.Metafunc) -> bool:
-    """Return whether a test uses the plugin's fixture `onnx_model`: no conftest or marker replaces
-    it.
-    """
+    """Return whether a test uses the plugin's fixture `onnx_model`, which nothing replaces."""
     paths = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
     iter_markers = metafunc.definition.iter_markers("parametrize")
     names = {name.strip() for marker in iter_markers for name in _argument_names(marker)}
@@ -355,8 +354,9 @@ def _matching_paths(base: Path, pattern: str) -> list[Path]:
 
 @pytest.fixture
 def onnx_model(request: pytest.FixtureRequest) -> Path:
-    """Return the path of an ONNX model: the test runs once for each model that the marker or the
-    ini option `polygraphy_models` selects.
+    """Return the path of an ONNX model; the test runs once for each selected model.
+
+    The marker or the ini option `polygraphy_models` selects them.
     """
     pytest.fail(  # Called only if no models are selected.
         f"onnx_model: no models are selected. Add @pytest.mark.{_MARKER}('models/*.onnx'), or set"

@@ -26,7 +26,7 @@ _PASSED = ("passed", "new", "removed", "unchanged")
 
 
 def words_of_input(name: str, default: str = "") -> list[str]:
-    """Return the words of an input of the action, split as a shell splits them."""
+    """Return the words in an input of the action, split as in a shell."""
     return shlex.split(os.environ.get(f"POLYGRAPHY_ACTION_{name}") or default)
 
 
@@ -101,7 +101,7 @@ class ModelComparison:
     """The comparison of each model with its version in the base, and between backends."""
 
     def __init__(self, base: Path | None, report: Path, listed: set[str]) -> None:
-        """Create the comparison.
+        """Create the comparison of the models in a base folder, with a folder for reports.
 
         Args:
             base: the folder of the base; None without one.
@@ -151,7 +151,7 @@ class ModelComparison:
         return "not fetched", "The file is a Git LFS pointer: check out with lfs: true."
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
-        """Return verdict and summary of a run of a model, compared with `saved` outputs if any."""
+        """Return verdict and summary of a run of a model, compared with any `saved` outputs."""
         stem = self._report_stem(name)
         compares = bool(saved) or self._compares_backends()
         words = [
@@ -233,7 +233,7 @@ def main() -> int:
 
 
 def compare_models() -> list[tuple[str, str, str]]:
-    """Return name, verdict and a sentence for each model.
+    """Return name, verdict and sentence for each model.
 
     Raises:
         StepError: git cannot list the models, or none matches.

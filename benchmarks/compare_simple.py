@@ -50,6 +50,7 @@ class Row(NamedTuple):
     """MiB of memory beyond the arrays, at most; NaN where that cannot be measured."""
 
     def __str__(self) -> str:
+        """Return the row as Markdown."""
         ratio = self.seconds / self.floor
         return (
             f"| {self.name} | {self.seconds:.4f} | {self.floor:.4f} | {ratio:.2f}"
@@ -57,6 +58,7 @@ class Row(NamedTuple):
         )
 
     def passed(self) -> bool:
+        """Return whether the time is within its limit."""
         return self.seconds <= self.target * self.floor
 
 
@@ -71,7 +73,7 @@ def noisy(size: int, scale: float = 1e-6) -> tuple[Array, Array]:
 
 
 def spoil(kind: str, a: Array, b: Array) -> None:
-    """Change the arrays in place into data of another kind."""
+    """Change the arrays in place to a kind of data, such as sorted numbers or ties."""
     if kind == "ties":
         np.round(a, out=a)
         np.round(b * 2, out=b)
@@ -94,7 +96,7 @@ def spoil(kind: str, a: Array, b: Array) -> None:
 
 
 def fuse_statistics(a: Array, b: Array) -> float:
-    """The largest absolute difference and the number of mismatches, in blocks."""
+    """Return the largest absolute difference plus the number of mismatches, in blocks."""
     out, mask = np.empty(BLOCK, a.dtype), np.empty(BLOCK, np.bool_)
     largest, count = 0.0, 0
     for i in range(0, a.size, BLOCK):
@@ -119,13 +121,13 @@ def differences(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def medians(a: Array, b: Array) -> float:
-    """Both differences built in blocks, then a median of each and of both operands."""
+    """Return a sum of the medians of both differences and both operands."""
     middle = a.size // 2
     return sum(float(np.partition(x, middle)[middle]) for x in (*differences(a, b), a, b))
 
 
 def describe(x: Array) -> float:
-    """The statistics of one array: sums in blocks, quantiles by partitions of a copy."""
+    """Return a sum of the statistics of an array, computed in blocks."""
     total = magnitude = squares = 0.0
     for i in range(0, x.size, BLOCK):
         block = x[i : i + BLOCK].astype(np.float64)
@@ -144,7 +146,7 @@ def describe(x: Array) -> float:
 
 
 def statistics_of_all(a: Array, b: Array) -> float:
-    """Both differences built in blocks, and the statistics of them and of both operands."""
+    """Return a sum of the statistics of both differences and both operands."""
     return fuse_statistics(a, b) + sum(describe(x) for x in (*differences(a, b), a, b))
 
 
@@ -192,7 +194,7 @@ def resident(field: str) -> float:
 
 
 def extra_memory(work: Callable[[], Any]) -> float:
-    """MiB that the process grew by, at most, while `work` ran (Linux)."""
+    """Return the largest growth of this process in MiB while `work` runs (Linux)."""
     gc.collect()
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -239,6 +241,7 @@ def measure_all(
     """Return the row for all metrics of two arrays; `floor` is the lower limit in seconds."""
 
     def work() -> None:
+        """Compute all metrics once."""
         everything(a, b, tolerance, threads)
 
     extra = extra_memory(work)
@@ -250,6 +253,7 @@ def measure_small(pairs: int, repeats: int) -> Row:
     operands = [noisy(100) for _ in range(pairs)]
 
     def work() -> None:
+        """Compute all metrics of each pair."""
         for a, b in operands:
             everything(a, b, 1e-3, 1)
 
@@ -278,7 +282,7 @@ print(large, (time.perf_counter() - start) / len(pairs))
 
 
 def peer(python: str, size: int) -> tuple[float, float]:
-    """Seconds that another Polygraphy takes for arrays of that size, and for a pair of 100."""
+    """Return the seconds of another Polygraphy for arrays of a size, and for a pair of 100."""
     result = subprocess.run(
         [python, "-c", PEER, str(size)], capture_output=True, text=True, check=True, cwd="/"
     )

@@ -30,9 +30,7 @@ def test_the_models_agree():
 
 
 def save_chain(path: Path, blocks: int, outputs: int, changed: int | None = None) -> None:
-    """Save blocks of MatMul and Relu, of which the last ones are outputs; one of them has other
-    weights.
-    """
+    """Save a chain of MatMul and Relu; one block can have different weights."""
     from onnx import TensorProto, helper, numpy_helper, save
 
     random = np.random.RandomState(1)
@@ -67,7 +65,7 @@ def save_nan(path: Path) -> None:
 
 
 def lines(folder: Path, *command: str) -> int:
-    """Return how many lines a command prints, on both streams."""
+    """Return the number of lines that a command prints, on both streams."""
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
@@ -76,8 +74,9 @@ def lines(folder: Path, *command: str) -> int:
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """Return what each case is, the command, and the lines that were before there were
-    tables, with other models of the kind.
+    """Return the title, command and earlier number of lines of each case.
+
+    Earlier means before there were tables, with similar models.
     """
     data = DIGITS / "digits_inputs.json"
     three = "run good3.onnx --onnxrt --onnx --iterations 10"

@@ -63,7 +63,7 @@ class Cost:
 
 
 def command(*words: str, code: int) -> Cost:
-    """Run a command that ends with an exit code."""
+    """Run a command that must end with an exit code, and return its cost."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "polygraphy", *words],
@@ -80,7 +80,7 @@ def command(*words: str, code: int) -> Cost:
 
 
 def least(costs: list[Cost]) -> Cost:
-    """Return the least of each: what else a machine does only adds to it."""
+    """Return the least of each figure: noise of the machine only adds to it."""
     return Cost(
         min(cost.processor for cost in costs),
         min(cost.clock for cost in costs),
@@ -91,7 +91,7 @@ def least(costs: list[Cost]) -> Cost:
 def quantized_twice(
     tensor: str, result: str
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """Return two quantizations with other scales, which make one tensor of another."""
+    """Return the nodes and weights of two Q/DQ pairs with different scales."""
     weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "middle": np.uint8(128)}
     nodes = []
     for number, scale in enumerate(("fine", "coarse")):
@@ -104,7 +104,7 @@ def quantized_twice(
 
 
 def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.ModelProto:
-    """Return a copy with quantizations behind a Relu, Neg or Tanh, or another, in the middle."""
+    """Return a copy with two Q/DQ pairs after an operator in the middle."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
@@ -127,7 +127,7 @@ def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.Mod
 
 
 def chain(nodes: int) -> onnx.ModelProto:
-    """Return rotations, each followed by Neg: nothing fades, and rounding adds up slowly."""
+    """Return a model of rotations, each followed by Neg, which accumulates rounding slowly."""
     rng = np.random.default_rng(0)
     chain, weights, tensor = [], [], "x"
     for layer in range(nodes // 2):
@@ -140,7 +140,7 @@ def chain(nodes: int) -> onnx.ModelProto:
 
 
 def recognizer() -> onnx.ModelProto:
-    """Return convolutions, an LSTM of both directions over the columns, and 18,000 classes."""
+    """Return a model with convolutions, a bidirectional LSTM and 18,000 classes."""
     graph, x, before = Graph(), "x", 3
     for width, stride in ((32, [2, 2]), (64, [2, 1]), (128, [2, 2]), (256, [6, 1])):
         weight = graph.weight(width, before, 3, 3)
@@ -156,7 +156,7 @@ def recognizer() -> onnx.ModelProto:
 
 
 def detector() -> onnx.ModelProto:
-    """Return blocks of convolutions with and without groups, of few weights and 600 nodes."""
+    """Return a model with 600 nodes: convolutions with and without groups, of few weights."""
     graph, x = Graph(), "x"
     x = graph.node("Conv", x, graph.weight(48, 3, 3, 3), pads=[1] * 4, strides=[4, 4])
     while len(graph.nodes) < DETECTOR_NODES:
@@ -174,7 +174,7 @@ def detector() -> onnx.ModelProto:
 
 
 def other_weight(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of which a weight in the middle is half as large again."""
+    """Return a copy in which one weight in the middle is scaled by 1.5."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     weights = [weight for weight in copy.graph.initializer if len(weight.dims) == 4]
@@ -185,7 +185,7 @@ def other_weight(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def large_tensors() -> onnx.ModelProto:
-    """Return convolutions of large images, each behind a Tanh."""
+    """Return a model with convolutions of large images, each followed by a Tanh."""
     rng = np.random.default_rng(0)
     nodes, weights, tensor = [], [], "x"
     for layer in range(LAYERS):
@@ -201,13 +201,14 @@ def large_tensors() -> onnx.ModelProto:
 def _model(
     nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto], shape: list[int], last: str
 ) -> onnx.ModelProto:
+    """Return a model with an input `x` and one output of the same shape."""
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in ("x", last)]
     graph = helper.make_graph(nodes, "graph", values[:1], values[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def measure_pair(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool) -> list[Cost]:
-    """Return what `run` and `diagnose` of a model take, turn by turn."""
+    """Return the costs of `run` and `diagnose` of a model, measured in turns."""
     path = str(folder / "model.onnx")
     onnx.save(model, path)
     runs, diagnoses = [], []
@@ -218,7 +219,7 @@ def measure_pair(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: b
 
 
 def measure_golden(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
-    """Return the same against all tensors of a model that is right, saved before."""
+    """Return the costs of `run` and `diagnose` against all saved tensors of a model."""
     path, saved, data = (str(folder / name) for name in ("model.onnx", "all.json", "in.json"))
     onnx.save(healthy, path)
     every = ("--onnxrt", "--onnx-outputs", "mark", "all")
@@ -234,7 +235,7 @@ def measure_golden(healthy: onnx.ModelProto, folder: Path, *, is_faulty: bool) -
 
 
 def measure_program(folder: Path, *, is_faulty: bool) -> list[Cost]:
-    """Return the same beside the PyTorch program that a model was exported from."""
+    """Return the costs of `run` and `diagnose` against the PyTorch program of a model."""
     name = str(folder / "exported")
     subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, name], check=True)
     if is_faulty:
@@ -248,7 +249,7 @@ def measure_program(folder: Path, *, is_faulty: bool) -> list[Cost]:
 
 
 def show(label: str, costs: list[Cost], goal: str) -> None:
-    """Print a row of the table, of what `run` and `diagnose` take."""
+    """Print a row of the table with the costs of `run` and `diagnose`."""
     run, diagnosis = costs
     ratio = diagnosis.processor / run.processor
     more = (diagnosis.peak - run.peak) >> 20

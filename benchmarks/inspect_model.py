@@ -37,7 +37,7 @@ print(time.perf_counter() - start)
 
 
 def nvidia(python: str) -> list[str]:
-    """Return the command of NVIDIA's Polygraphy next to its interpreter."""
+    """Return the command of NVIDIA's Polygraphy in the folder of an interpreter."""
     return [str(Path(python).with_name("polygraphy"))]
 
 
@@ -47,7 +47,7 @@ def value(name: str, shape: list[object]) -> onnx.ValueInfoProto:
 
 
 def save_chain(path: Path, nodes: int) -> None:
-    """Save a model of many small nodes with a weight each."""
+    """Save a model of many small nodes with one weight each."""
     rng = np.random.RandomState(0)
     chain, weights, last = [], [], "x"
     for index in range(nodes):
@@ -67,7 +67,7 @@ def save_chain(path: Path, nodes: int) -> None:
 
 
 def save_layers(path: Path, size: int, layers: int, *, external: bool) -> None:
-    """Save a stack of matrix products; the weights of all layers are of random numbers."""
+    """Save a model of matrix products with random weights."""
     rng = np.random.RandomState(0)
     array = rng.rand(size, size).astype(np.float32)
     # Two of four elements are zero, so that the search for 2:4 sparsity must check all groups.
@@ -104,7 +104,7 @@ def save_all(chain: Path, large: Path, embedded: Path, layers: int) -> None:
 
 
 def measure_command(argv: list[str]) -> tuple[float, float]:
-    """Return the median seconds of a process and its largest memory in MiB."""
+    """Return the median seconds of a process, and its peak memory in MiB."""
     seconds = []
     peak = 0.0
     for _ in range(REPEATS):

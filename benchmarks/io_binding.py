@@ -31,11 +31,12 @@ Way = Callable[[Any, Feed, int], Callable[[], Any]]
 
 
 def session(elements_in: int, elements_out: int) -> Any:
-    """Return a session of a model that does next to nothing with so many elements."""
+    """Return a session of a model that does almost nothing with a number of elements."""
     import onnxruntime
     from onnx import TensorProto, helper
 
     def tensor(name: str, size: int) -> Any:
+        """Return the description of a float tensor of one axis."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, (size,))
 
     weights = []
@@ -56,23 +57,24 @@ def session(elements_in: int, elements_out: int) -> Any:
 
 
 def run(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    """Return a function that runs a session with NumPy arrays."""
+    """Return a function that runs a session with NumPy arrays, and returns the output."""
     return lambda: session.run(["y"], feed)[0]
 
 
 def runner(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    """Return a function that runs `OnnxrtRunner`."""
+    """Return a function that runs `OnnxrtRunner`, and returns the output."""
     ours = OnnxrtRunner(session)
     ours.activate()
     return lambda: ours.infer(feed)["y"]
 
 
 def ortvalues(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
-    """Return a function that runs a session with OrtValues."""
+    """Return a function that runs a session with OrtValues, and returns the output."""
 
     import onnxruntime
 
     def infer() -> Any:
+        """Return the output of one inference."""
         value = onnxruntime.OrtValue.ortvalue_from_numpy(feed["x"])
         return session.run_with_ort_values(["y"], {"x": value})[0].numpy()
 
@@ -84,6 +86,7 @@ def binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
     bound = session.io_binding()
 
     def infer() -> Any:
+        """Return the output of one inference."""
         bound.bind_cpu_input("x", feed["x"])
         bound.bind_output("y")
         session.run_with_iobinding(bound)
@@ -98,6 +101,7 @@ def reuse_binding(session: Any, feed: Feed, size: int) -> Callable[[], Any]:
     bound.bind_output("y", "cpu", 0, np.float32, out.shape, out.ctypes.data)
 
     def infer() -> Any:
+        """Return the output of one inference."""
         bound.bind_cpu_input("x", feed["x"])
         session.run_with_iobinding(bound)
         return out
@@ -115,7 +119,7 @@ WAYS: dict[str, Way] = {
 
 
 def median_milliseconds(case: str) -> dict[str, float]:
-    """Return by way what an inference takes; of a large output, with reading it."""
+    """Return the milliseconds of an inference by way, including a read of large outputs."""
     elements_in, elements_out = CASES[case]
     opened = session(elements_in, elements_out)
     feed = {"x": np.ones(elements_in, np.float32)}
@@ -137,7 +141,7 @@ def median_milliseconds(case: str) -> dict[str, float]:
 
 
 def peak(case: str, way: str) -> float:
-    """Return how many MiB inferences take beside the input."""
+    """Return the MiB that inferences need in addition to the input."""
     elements_in, elements_out = CASES[case]
     feed = {"x": np.ones(elements_in, np.float32)}
     opened = session(elements_in, elements_out)
@@ -149,7 +153,7 @@ def peak(case: str, way: str) -> float:
 
 
 def peak_elsewhere(case: str, way: str) -> float:
-    """Return the same of a process of its own."""
+    """Return the MiB that inferences need in their own process."""
     command = [sys.executable, __file__, case, way]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -29,7 +29,7 @@ from runner import tiny_session
 
 
 def resident() -> int:
-    """Return the memory that the process takes, in bytes."""
+    """Return the resident memory of the process in bytes."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024

@@ -34,29 +34,34 @@ class Graph:
     """Collects the nodes and weights of a model."""
 
     def __init__(self) -> None:
+        """Start an empty graph with fixed random weights."""
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self._random = np.random.default_rng(0)
 
     def weight(self, *shape: int) -> str:
-        """Add a weight that keeps the size of what passes through it."""
+        """Add a weight that keeps the scale of the data, and return its name."""
         array = self._random.standard_normal(shape, dtype=np.float32)
         array *= np.float32(np.sqrt(2 / np.prod(shape[1:])))
         return self._add(array)
 
     def positive(self, size: int) -> str:
+        """Add a vector of positive weights, and return its name."""
         return self._add(self._random.random(size, dtype=np.float32) / 10 + np.float32(0.5))
 
     def _add(self, array: Any) -> str:
+        """Add a weight, and return its name."""
         self.weights.append(numpy_helper.from_array(array, f"w{len(self.weights)}"))
         return self.weights[-1].name
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         output = f"{op.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
         return output
 
     def model(self, shape: list[int], last: str, result: list[int]) -> onnx.ModelProto:
+        """Return the model of the graph."""
         graph = helper.make_graph(
             self.nodes,
             "graph",
@@ -68,10 +73,11 @@ class Graph:
 
 
 def resnet50() -> onnx.ModelProto:
-    """Return ResNet-50 with random weights; a node for each of its 175 tensors."""
+    """Return ResNet-50 with random weights and 175 tensors."""
     graph = Graph()
 
     def convolved(x: str, channels: tuple[int, int], size: int, stride: int = 1) -> str:
+        """Add a convolution and a norm, and return the name of the output."""
         x = graph.node(
             "Conv", x, graph.weight(channels[1], channels[0], size, size),
             kernel_shape=[size, size], strides=[stride, stride], pads=[size // 2] * 4,
@@ -140,6 +146,7 @@ def ours(path: str, budget: int | None) -> None:
     from polygraphy.logger import G_LOGGER
 
     def make_runner(model: Any) -> OnnxrtRunner:
+        """Return a runner of a model without a memory arena."""
         return OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))
 
     with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
@@ -148,7 +155,7 @@ def ours(path: str, budget: int | None) -> None:
 
 
 def memory() -> int:
-    """Return the most memory that this process took since `forget_peak`, in bytes."""
+    """Return the peak memory of this process since `forget_peak`, in bytes."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
@@ -178,7 +185,7 @@ def median(
     budget: int | None = None,
     runs: int = RUNS,
 ) -> tuple[float, float]:
-    """Return seconds, and MiB at the peak."""
+    """Return the median seconds of a run, and its peak memory in MiB."""
     context = multiprocessing.get_context("spawn")
     figures: list[tuple[float, int]] = []
     for _ in range(runs):

@@ -29,7 +29,7 @@ onnx.shape_inference.infer_shapes(model)
 
 
 def save(path: Path) -> None:
-    """Save parallel chains of small nodes, some of which end in a node that cannot work."""
+    """Save a model of parallel chains, some of which end in an invalid node."""
     nodes, outputs = [], []
     for chain in range(NODES // 10):
         last = "x"
@@ -69,7 +69,7 @@ def seconds(argv: list[str]) -> float:
 
 
 def nodes_in_report(report: Path) -> set[str]:
-    """Return the nodes that a report names."""
+    """Return the names of the nodes in a report."""
     entries = json.loads(report.read_text(encoding="utf-8"))["lint_entries"]
     return {
         name for entry in entries if entry["level"] != "info" for name in entry.get("nodes", ())

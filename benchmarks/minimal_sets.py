@@ -21,10 +21,11 @@ MEAN_PLACES = (0, 20, 50, 100)
 
 
 def checks(order: Sequence[int], culprits: set[int], *, is_ranked: bool) -> int:
-    """Return how many sets are checked until the culprits are found."""
+    """Return the number of checks until the culprits are found."""
     count = 0
 
     def test(chosen: Sequence[int]) -> Outcome:
+        """Count a check, and return GOOD if all culprits are in the set."""
         nonlocal count
         count += 1
         return Outcome.GOOD if culprits <= set(chosen) else Outcome.BAD
@@ -36,7 +37,7 @@ def checks(order: Sequence[int], culprits: set[int], *, is_ranked: bool) -> int:
 
 
 def ranking(draw: random.Random, culprits: set[int], mean_place: float) -> list[int]:
-    """Return the nodes in an order in which culprits are near the top."""
+    """Return the nodes in a random order, in which culprits are near the top."""
     other_nodes = [node for node in range(NODES) if node not in culprits]
     draw.shuffle(other_nodes)
     places = {
@@ -49,7 +50,7 @@ def ranking(draw: random.Random, culprits: set[int], mean_place: float) -> list[
 
 
 def report(label: str, counts: Sequence[int]) -> None:
-    """Print one row."""
+    """Print a row of the table."""
     print(f"{label:<34} mean {mean(counts):6.2f}   most {max(counts)}")
 
 

@@ -53,17 +53,20 @@ def main() -> None:
         ours, npz_file = Path(folder, "results.safetensors"), Path(folder, "results.npz")
 
         def savez() -> None:  # Write to a temporary file first, as `polygraphy` does.
+            """Save the outputs as NPZ, safely on disk."""
             part = Path(folder, "part.npz")
             np.savez(part, **outputs)
             sync_file(part)
             part.replace(npz_file)
 
         def load_npz() -> None:
+            """Read each array of the NPZ file."""
             with np.load(npz_file) as archive:
                 for name in archive.files:
                     archive[name].sum()
 
         def read_ours() -> None:
+            """Read each array of our file."""
             for _, iterations in RunResults.load(str(ours)):
                 for array in iterations[0].values():
                     array.sum()

@@ -118,8 +118,9 @@ def versions(case: Any) -> Iterator[tuple[int, Any, list[Any]]]:
 def _lower_version(
     model: Any, inputs: list[Any], new: Any, old: Any
 ) -> tuple[Any, list[Any]] | None:
-    """Return the model and its inputs at an earlier version of its operator; None where that cannot
-    say the same.
+    """Return model and inputs at an earlier version of the operator, or None.
+
+    None if that version cannot express the same.
     """
     import onnx
     from onnx import helper
@@ -168,7 +169,7 @@ def _lower_version(
 
 
 def _attribute(name: str, value: Any, declared: Any) -> Any:
-    """Return a constant input as the attribute that it was; None where it was of another kind."""
+    """Return a constant input as an attribute; None if it has another type."""
     from onnx import helper
 
     kind = declared.type.name
@@ -182,7 +183,7 @@ def _attribute(name: str, value: Any, declared: Any) -> Any:
 
 
 def _is_valid(model: Any, schema: Any) -> bool:
-    """Return whether a model keeps to a version of its operator."""
+    """Return whether a model is valid for a version of its operator."""
     import onnx
 
     node = model.graph.node[0]
@@ -200,7 +201,7 @@ def _is_valid(model: Any, schema: Any) -> bool:
 
 
 def outcome(model: Any, inputs: list[Any], case: Any) -> tuple[str, str]:
-    """Return what happened to one model, and a detail."""
+    """Return the outcome for a model as a word, and a detail."""
     from polygraphy.backend.onnx import OnnxReferenceRunner
     from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
     from polygraphy.comparator import Comparator
@@ -247,9 +248,10 @@ Lowered = tuple[Any, list[Any], Any]
 
 
 def in_openvino(models: list[Lowered]) -> list[str]:
-    """Return how OpenVINO does on each model; empty where it is not installed, or nothing is
-    compared. All go through one process, which begins before OpenVINO computes anything; where it
-    dies or hangs, each half through another one.
+    """Return OpenVINO's outcome for each model; empty if it is not installed or not compared.
+
+    All models run in one process, which starts before OpenVINO computes anything. If it dies or
+    hangs, each half runs in another one.
     """
     from importlib.util import find_spec
 
@@ -275,6 +277,7 @@ def in_openvino(models: list[Lowered]) -> list[str]:
 
 
 def _in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
+    """Return OpenVINO's outcome for a model."""
     from polygraphy.backend.openvino import CompiledModelFromOnnx, OpenvinoRunner
     from polygraphy.exception import PolygraphyException
 
@@ -299,18 +302,19 @@ def _in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
 
 
 def _line(error: Exception) -> str:
+    """Return the first line of an error message, for a table."""
     return str(error).splitlines()[0].replace("|", "/")
 
 
 def _array(value: Any) -> Any:
-    """Return an input as an array; those of NumPy-less data types come as protobuf messages."""
+    """Return an input as an array; types without a NumPy equivalent are protobuf messages."""
     from onnx import TensorProto, numpy_helper
 
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
 def _difference(outputs: list[Any], wanted: list[Any], case: Any) -> str:
-    """Return in what outputs differ; nothing where they are equal but for rounding."""
+    """Return a description of the outputs' differences; empty if within rounding."""
     for place, (computed, expected) in enumerate(
         zip(map(np.asarray, outputs), map(np.asarray, wanted))
     ):
@@ -332,7 +336,7 @@ def _difference(outputs: list[Any], wanted: list[Any], case: Any) -> str:
 
 
 def chunk(start: int, stop: int, only: str) -> list[Row]:
-    """Return what happened to a range of the cases."""
+    """Return a row for each case in a range."""
     chosen = [case for case in cases() if only in case.name][start:stop]
     lowered_cases = [
         (opset, (model, inputs, case)) for case in chosen for opset, model, inputs in versions(case)
@@ -346,7 +350,7 @@ def chunk(start: int, stop: int, only: str) -> list[Row]:
 
 
 def tally(only: str, workers: int) -> Iterator[Row]:
-    """Run all cases, a hundred to a process; where one dies, its cases run one by one."""
+    """Yield a row for each case, run in processes of 100; after a crash, one by one."""
     count = sum(only in case.name for case in cases())
     context = multiprocessing.get_context("spawn")
     ranges = [(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
@@ -429,11 +433,12 @@ def markdown(rows: list[Row]) -> str:
 
 
 def _thirds(rows: list[Row]) -> collections.Counter[str]:
+    """Return the number of rows for each outcome of OpenVINO."""
     return collections.Counter(row.openvino.partition(":")[0] for row in rows if row.openvino)
 
 
 def _of_openvino(rows: list[Row]) -> list[str]:
-    """Return how OpenVINO does, by outcome and by operator at the opset of the case."""
+    """Return lines about OpenVINO: by outcome, and by operator."""
     counts = _thirds(rows)
     if not counts:
         return []

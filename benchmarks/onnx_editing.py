@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def report(what: str, command: list[str], out: str) -> float:
-    """Run a command some times, and print its median time, its peak memory and what it made."""
+    """Run a command several times; print its cost and result, and return its median seconds."""
     seconds = []
     for _ in range(REPEATS):
         Path(out).unlink(missing_ok=True)
@@ -93,20 +93,24 @@ class Builder:
     """Collects nodes and weights."""
 
     def __init__(self) -> None:
+        """Start an empty graph."""
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self._random = np.random.default_rng(0)
 
     def add(self, op: str, inputs: list[str], output: str, **attributes: object) -> str:
+        """Add a node, and return the name of its output."""
         self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
         return output
 
     def weight(self, name: str, *shape: int) -> str:
+        """Add a random weight, and return its name."""
         values = self._random.standard_normal(shape, np.float32) * np.float32(0.02)
         self.weights.append(numpy_helper.from_array(values, name))
         return name
 
     def constant(self, name: str, values: object) -> str:
+        """Add a Constant node, and return the name of its output."""
         self.nodes.append(
             helper.make_node(
                 "Constant", [], [name], name=name, value=numpy_helper.from_array(np.array(values))
@@ -115,7 +119,7 @@ class Builder:
         return name
 
     def dim(self, source: str, index: int, name: str) -> str:
-        """Take one dimension of a tensor, as exporters write it."""
+        """Add nodes that read one dimension of a tensor, as exporters do; return its name."""
         shape = self.add("Shape", [source], f"{name}_shape")
         output = self.add(
             "Gather", [shape, self.constant(f"{name}_index", np.int64(index))], f"{name}_dim"
@@ -125,6 +129,7 @@ class Builder:
     def model(
         self, shape: list[object], inputs: TensorProto.DataType, out: str, hidden: int
     ) -> onnx.ModelProto:
+        """Return the model of the graph."""
         graph = helper.make_graph(
             self.nodes,
             "benchmark",
@@ -140,7 +145,7 @@ class Builder:
 
 
 def many_nodes(blocks: int = 1333) -> onnx.ModelProto:
-    """Return a model of 15 nodes per block: half of them compute a shape that is mostly known."""
+    """Return a model with 15 nodes per block, half of which compute a mostly known shape."""
     builder, tensor = Builder(), "x"
     builder.constant("bias", np.ones(8, np.float32))
     for index in range(blocks):
@@ -156,7 +161,7 @@ def many_nodes(blocks: int = 1333) -> onnx.ModelProto:
 
 
 def bert(layers: int = 12, hidden: int = 768, heads: int = 12) -> onnx.ModelProto:
-    """Return an encoder of BERT's size, with the shape arithmetic that exporters leave in it."""
+    """Return an encoder of BERT's size with the shape arithmetic of exporters."""
     builder = Builder()
     table = builder.weight("embeddings", 30522, hidden)
     tensor = builder.add("Gather", [table, "x"], "embedded")

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def save_model(folder: Path, layers: int) -> Path:
-    """Save a model of products with shape arithmetic between them."""
+    """Save a model of products with shape arithmetic between them; return its path."""
     weights, nodes, tensor = [], [], "x"
     with (folder / "weights").open("wb") as stream:
         stream.truncate(layers * _BYTES)

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def cases() -> Iterator[tuple[str, onnx.ModelProto, Feed]]:
-    """Yield models with input data; those that take sequences are left out."""
+    """Yield models with input data, except models of sequences."""
     for folder in FOLDERS:
         for path in sorted((DATA / folder).iterdir()):
             file = path if path.suffix == ".onnx" else path / "model.onnx"
@@ -123,12 +123,12 @@ def run(model: onnx.ModelProto, feed: Feed) -> dict[str, Any]:
 
 
 def copy_feed(feed: Feed) -> Feed:
-    """Return data that ONNX Runtime may write to, as it does in some training modes."""
+    """Return a copy of data, because ONNX Runtime may write to it in training modes."""
     return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in feed.items()}
 
 
 def judge_edit(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before: Feed) -> str:
-    """Return what became of a model."""
+    """Return the result of an edit of a model as a word."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     try:
@@ -166,7 +166,7 @@ def alike(value: Any, expected: Any, edit: Callable[..., Any]) -> bool:
 
 
 def is_random(array: Any) -> bool:
-    """Return whether the values of an array cannot be compared."""
+    """Return whether the values of an array are random, so that they cannot be compared."""
     return array.dtype == object
 
 
@@ -183,7 +183,7 @@ def simplify_model(model: onnx.ModelProto, feed: Feed) -> Any:
 
 
 def halves(model: onnx.ModelProto, feed: Feed) -> Any:
-    """Cut a model in the middle, and run one half after the other."""
+    """Split a model, and return both halves and the outputs of the second."""
     graph = model.graph
     if len(graph.node) < 2:
         return None
@@ -217,7 +217,7 @@ def halves(model: onnx.ModelProto, feed: Feed) -> Any:
 
 
 def metadata(names: list[str]) -> TensorMetadata:
-    """Return metadata with names only."""
+    """Return metadata with these names and no types."""
     tensors = TensorMetadata()
     for name in names:
         tensors.add(name, None, None)

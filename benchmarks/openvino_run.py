@@ -65,7 +65,7 @@ save("MatMul", [64, 2048], (2048, 2048), 1 / 45, 10, "Tanh", folder + "products.
 
 
 def cost(command: list[str]) -> tuple[float, float]:
-    """Return the processor seconds of a command, and the most memory that it held, in MB."""
+    """Return the CPU seconds of a command, and its peak memory in MB."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

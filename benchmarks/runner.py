@@ -33,6 +33,7 @@ def tiny_session() -> Any:
     from onnx import TensorProto, helper
 
     def tensor(name: str) -> object:
+        """Return the description of a float tensor."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16))
 
     graph = helper.make_graph(
@@ -61,12 +62,14 @@ def infer() -> None:
     names = ["y"]
 
     def raw() -> None:
+        """Run the session."""
         for _ in range(ITERATIONS):
             session.run(names, feed)
 
     with OnnxrtRunner(session) as runner:
 
         def ours() -> None:
+            """Run the runner."""
             for _ in range(ITERATIONS):
                 runner.infer(feed)
 
@@ -85,11 +88,13 @@ def run_and_compare() -> None:
     feeds = [{"x": rng.rand(1, 16).astype(np.float32)} for _ in range(ITERATIONS)]
 
     def raw() -> None:
+        """Run and compare in plain code."""
         for feed in feeds:
             [a], [b] = session.run(None, feed), session.run(None, feed)
             assert np.allclose(a, b)
 
     def ours() -> None:
+        """Run and compare with `Comparator`."""
         runners = [OnnxrtRunner(session), OnnxrtRunner(session)]
         assert Comparator.compare_accuracy(Comparator.run(runners, feeds, streaming=True))
 
@@ -109,19 +114,19 @@ def run_and_compare() -> None:
 
 
 def run_and_show() -> None:
-    """Measure what a program shows: a table, for which every iteration is folded. Processor
-    seconds, in turn, because other processes disturb both alike.
-    """
+    """Print the CPU time of a comparison with a table, measured in turns."""
     session = tiny_session()
     rng = np.random.RandomState(1)
     feeds = [{"x": rng.rand(1, 16).astype(np.float32)} for _ in range(ITERATIONS)]
 
     def raw() -> None:
+        """Run and compare in plain code."""
         for feed in feeds:
             [a], [b] = session.run(None, feed), session.run(None, feed)
             assert np.allclose(a, b)
 
     def shown() -> None:
+        """Run, compare and print a table."""
         view = RunView("polygraphy run model.onnx --onnxrt --onnxrt")
         with bind(Console, cast("Any", view)):
             view.open(lambda: None, banner=True)

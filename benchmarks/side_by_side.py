@@ -201,6 +201,7 @@ def main() -> None:
 
 
 def _measure_rows(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
+    """Yield the line of each row whose name contains a text."""
     for row in ROWS:
         if only in row.name:
             with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +209,7 @@ def _measure_rows(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
 
 
 def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> str:
-    """Return the line of the table about a row."""
+    """Return the line of a row in the table."""
     model = folder / "model.onnx"
     # Create models in a separate process, because measured processes inherit the peak memory of
     # this one.
@@ -252,7 +253,7 @@ def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> str:
 
 
 def run(command: list[str], folder: Path) -> tuple[float, int]:
-    """Run a command; return its processor seconds, and the largest memory of it in MB."""
+    """Run a command; return its CPU seconds, and its peak memory in MB."""
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -265,8 +266,9 @@ def run(command: list[str], folder: Path) -> tuple[float, int]:
 
 
 def nodes_of(path: Path) -> int:
-    """Return how many nodes a model has; a model that is loaded here would count as memory of the
-    commands that are started next.
+    """Return the number of nodes of a model.
+
+    Another process loads it: its memory would count for later commands.
     """
     count = "import onnx, sys; print(len(onnx.load(sys.argv[1]).graph.node))"
     done = subprocess.run(
@@ -276,14 +278,14 @@ def nodes_of(path: Path) -> int:
 
 
 def in_turn(commands: list[list[str]]) -> list[str]:
-    """Return a command that runs some, one after the other."""
+    """Return a command that runs several in order."""
     if len(commands) == 1:
         return commands[0]
     return ["/bin/sh", "-ec", "\n".join(map(shlex.join, commands))]
 
 
 def save_chain(path: Path) -> None:
-    """Save 200 nodes, one after another."""
+    """Save a model of 200 nodes in sequence."""
     nodes = [
         onnx.helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=f"node{i}") for i in range(200)
     ]
@@ -297,7 +299,7 @@ def save_chain(path: Path) -> None:
 
 
 def save_blocks(path: Path, nodes: int) -> None:
-    """Save a model in which the shape arithmetic of each block waits for the block before."""
+    """Save a model in which the shape arithmetic of each block reads the previous block."""
     count = nodes // NODES_OF_BLOCK
     body = "\n".join(_BLOCK.format(i=i, j=i + 1) for i in range(count))
     graph = f"m (float[4,16] t0) => (float[?,?] t{count}) <float[16,16] w> {{ {body} }}"
@@ -309,7 +311,7 @@ def save_blocks(path: Path, nodes: int) -> None:
 
 
 def save_results(path: Path, *, size: int, count: int) -> None:
-    """Save results as JSON, which both packages read."""
+    """Save results as JSON that both packages can read."""
     run(
         [sys.executable, "-c", _SAVE.format(size=size, count=count).replace("out.json", str(path))],
         path.parent,
@@ -317,14 +319,17 @@ def save_results(path: Path, *, size: int, count: int) -> None:
 
 
 def _save_model(build: Callable[[], onnx.ModelProto]) -> Callable[[Path], None]:
+    """Return a function that saves a model to a path."""
     return lambda path: onnx.save(build(), path)
 
 
 def _identity(path: Path) -> None:
+    """Save the identity in the folder of a path."""
     save_identity(path.parent)
 
 
 def _nothing(_: Path) -> None:
+    """Save nothing."""
     pass
 
 

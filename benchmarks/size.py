@@ -133,6 +133,7 @@ class Size:
     lengths: list[int] = field(default_factory=list)
 
     def add(self, other: Size) -> None:
+        """Add the counts of another file."""
         self.code += other.code
         self.files += other.files
         self.functions += other.functions
@@ -156,7 +157,7 @@ def size_of(text: str) -> Size:
 
 
 def _lines_of_code(text: str) -> set[int]:
-    """Return the numbers of the lines that hold more than blanks and comments."""
+    """Return the numbers of the lines of code, without blanks and comments."""
     nothing = {
         *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
         *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
@@ -170,7 +171,7 @@ def _lines_of_code(text: str) -> set[int]:
 
 
 def _lines_not_counted(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines of imports, of `__all__` and of strings that document."""
+    """Yield the lines of imports, of `__all__` and of docstrings."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -185,23 +186,25 @@ def _lines_not_counted(tree: ast.AST) -> Iterator[int]:
 
 
 def _last(node: ast.stmt) -> int:
+    """Return the number of the last line of a statement."""
     assert node.end_lineno is not None
     return node.end_lineno
 
 
 def feature_of(path: str) -> str:
-    """Return the feature of a file, by its path from the package on, without `.py`."""
+    """Return the feature of a file, by its path in the package, without `.py`."""
     named = {prefix: name for name, prefixes in FEATURES.items() for prefix in prefixes}
     fits = [prefix for prefix in named if _within(path, prefix)]
     return named[max(fits, key=len)]
 
 
 def _within(path: str, prefix: str) -> bool:
+    """Return whether a path is in a folder or file, or starts with its name and `_`."""
     return not prefix or path == prefix or path.startswith((f"{prefix}/", f"{prefix}_"))
 
 
 def distributed_files(root: Path) -> dict[str, Path]:
-    """Return the files that the distribution installs, by their path without `.py`."""
+    """Return the paths of the distributed files by name without `.py`."""
     metadata = configparser.ConfigParser()
     metadata.read(root / "setup.cfg")
     modules = metadata.get("options", "py_modules", fallback="").split()
@@ -211,7 +214,7 @@ def distributed_files(root: Path) -> dict[str, Path]:
 
 
 def percentile(lengths: list[int], share: float) -> int:
-    """Return the length that a share of the functions does not exceed."""
+    """Return the length that a share of functions does not exceed."""
     return sorted(lengths)[int(len(lengths) * share)]
 
 

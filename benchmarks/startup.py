@@ -36,6 +36,7 @@ def save_identity(folder: Path) -> None:
     from onnx import TensorProto, helper, save
 
     def tensor(name: str) -> object:
+        """Return the description of a float tensor."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 1, 2, 2))
 
     graph = helper.make_graph(
@@ -46,8 +47,9 @@ def save_identity(folder: Path) -> None:
 
 
 def compile_packages(python: Path) -> None:
-    """Compile what is installed beside an interpreter: not every installer does, and where Python
-    writes no bytecode each start would compile every module.
+    """Compile the installed packages of an interpreter.
+
+    Not every installer does, and if Python writes no bytecode, each start would compile them.
     """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     folder = subprocess.run([str(python), "-c", where], check=True, capture_output=True, text=True)

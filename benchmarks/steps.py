@@ -35,7 +35,7 @@ SIZE = HEADS * DIM
 
 
 def decoder() -> onnx.ModelProto:
-    """Return a decoder whose keys and values are 24 layers of 1,024 slots: 100 MB."""
+    """Return a decoder with 24 layers of keys and values of 1,024 slots: 100 MB."""
     draw = np.random.default_rng(0)
     weights = {"emb": draw.standard_normal((WORDS, SIZE)).astype("f")}
     weights["head"] = (draw.standard_normal((SIZE, WORDS)) * 0.2).astype("f")
@@ -45,10 +45,12 @@ def decoder() -> onnx.ModelProto:
     nodes, inputs, outputs = [], [], []
 
     def op(kind: str, sources: list[str], name: str, **attributes: object) -> str:
+        """Add a node, and return the name of its output."""
         nodes.append(helper.make_node(kind, sources, [name], name=f"n_{name}", **attributes))
         return name
 
     def value(name: str, kind: int, shape: list[object]) -> onnx.ValueInfoProto:
+        """Return the description of a tensor."""
         return helper.make_tensor_value_info(name, kind, shape)
 
     inputs.append(value("input_ids", TensorProto.INT64, [1, "seq"]))
@@ -88,7 +90,7 @@ def decoder() -> onnx.ModelProto:
 
 
 def _sessions(model: onnx.ModelProto) -> list[onnxruntime.InferenceSession]:
-    """Return two sessions of ONNX Runtime."""
+    """Return two sessions of a model."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -103,7 +105,7 @@ Times = tuple[float, float]
 
 
 def raw(model: onnx.ModelProto, steps: int, compares: bool = False) -> Times:
-    """Return the times of a loop over two sessions of ONNX Runtime, with arrays.
+    """Return the times of a plain loop over two sessions, with arrays.
 
     Args:
         model: the model.
@@ -130,7 +132,7 @@ def raw(model: onnx.ModelProto, steps: int, compares: bool = False) -> Times:
 
 
 def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
-    """Compare the logits and the new slots of all states of two runs, as a script would."""
+    """Compare the logits and the new slots of all states of two runs."""
     start, stop = feed.step.start, feed.step.start + feed.step.length
     for name in ("logits", *(pair.output for pair in feed.pairs)):
         value, expected = (output[name] for output in outputs)
@@ -144,7 +146,7 @@ def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
 
 
 def time_bound_loop(model: onnx.ModelProto, steps: int) -> Times:
-    """Return the times of a loop over two sessions with bound values, which copies no states."""
+    """Return the times of a loop over two sessions with bound values, without copies."""
     sessions, inside, step_seconds = _sessions(model), [], []
     names = [output.name for output in sessions[0].get_outputs()]
     states: list[dict[str, Any]] = [{}, {}]
@@ -177,7 +179,7 @@ class TimedRunner(OnnxrtRunner):
     leaves_inputs_alone = OnnxrtRunner.leaves_inputs_alone
 
     def infer_impl(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Run a step."""
+        """Return the outputs of a step, and add its seconds."""
         start = time.process_time()
         outputs = super().infer_impl(*args, **kwargs)
         TimedRunner.seconds += time.process_time() - start
@@ -185,12 +187,13 @@ class TimedRunner(OnnxrtRunner):
 
 
 def time_comparison(model: onnx.ModelProto, steps: int) -> tuple[float, float]:
-    """Return the seconds per step of two runners and their comparison: all, and in the backend."""
+    """Return the seconds per step of two compared runners, in total and in the backend."""
     load = SessionFromOnnx(model, threads=1)
     runners = [TimedRunner(load, name=name) for name in ("a", "b")]
     marks: list[tuple[float, float]] = []
 
     def marked(results: object) -> object:
+        """Yield the results, and record the time of each."""
         for result in results:  # type: ignore[attr-defined]
             marks.append((time.process_time(), TimedRunner.seconds))
             yield result
@@ -203,7 +206,7 @@ def time_comparison(model: onnx.ModelProto, steps: int) -> tuple[float, float]:
 
 
 def summaries(steps: int) -> float:
-    """Return the MB that the figures of so many steps take, of 32 layers."""
+    """Return the MB of the figures of a number of steps with 32 layers."""
     states = tuple(f"present.{at}.{part}" for at in range(32) for part in ("key", "value"))
     draw = np.random.default_rng(0)
     scores = draw.standard_normal((1, 1, 64)).astype("f")
@@ -222,7 +225,7 @@ def summaries(steps: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Print the times and memory of steps."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starts", type=int, default=3)

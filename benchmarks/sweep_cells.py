@@ -27,14 +27,14 @@ from polygraphy.sweep import sweep
 
 
 def save_model(path: Path, name: str = "identity") -> None:
-    """Save a tiny model with a node of a name."""
+    """Save a tiny model whose node has a name."""
     node = helper.make_node("Identity", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, 1, [1, 1, 2, 2]) for name in "xy")
     onnx.save(helper.make_model(helper.make_graph([node], name, [x], [y])), path)
 
 
 def processor_seconds(command: list[str], folder: Path) -> float:
-    """Return what a command and all that it started took."""
+    """Return the CPU seconds of a command and its child processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,7 +43,7 @@ def processor_seconds(command: list[str], folder: Path) -> float:
 
 
 def overhead(rounds: int, cells: int = 10) -> None:
-    """Compare cells of a sweep with a bare run, and with the same run without a sweep, in turn."""
+    """Print the cost of a cell, measured in turns with a plain run."""
     polygraphy = [sys.executable, "-m", "polygraphy"]
     bare, alone, per_cell = [], [], []
     with tempfile.TemporaryDirectory() as name:
@@ -82,6 +82,7 @@ class Nothing:
     """Copies a verdict document in place of running cells, by the engine that there is."""
 
     def __init__(self, engine: SweepEngine, document: Path) -> None:
+        """Create the wrapper of an engine."""
         row = {"name": "y", "passed": True, "excess": 0.1, "metrics": {"max_absdiff": 1e-7}}
         document_fields = {
             "summary": "1 output matched; largest error: 10 % of the tolerance ('y').",
@@ -94,7 +95,7 @@ class Nothing:
         self._engine, self._document = engine, str(document)
 
     def run(self, jobs: Any, limits: Limits, ended: Any) -> None:
-        """Run jobs that do nothing."""
+        """End each job at once, without running it."""
         cell_jobs = [
             Job(job.key, ("cp", self._document, job.report), job.stem, job.folder) for job in jobs
         ]
@@ -102,7 +103,7 @@ class Nothing:
 
 
 def many(cells: int) -> None:
-    """Sweep over cells without work."""
+    """Print the cost of a sweep whose cells do nothing."""
     from polygraphy.adapters.report.session import Session
     from polygraphy.domain.report.document import Recorder
     from polygraphy.ports.reporting import Findings

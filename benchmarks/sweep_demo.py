@@ -45,7 +45,7 @@ _ABOUT = [
 
 
 def gather(folder: Path, packages: Path) -> None:
-    """Put the models into a folder."""
+    """Copy the models of packages into a folder."""
     models = folder / "models"
     if models.exists():
         return
@@ -69,7 +69,7 @@ def gather(folder: Path, packages: Path) -> None:
 
 
 def write_plan(folder: Path, environments: list[str], count: int) -> None:
-    """Write a plan with some of the environments."""
+    """Write a plan with a number of environments."""
     rows = []
     for version, path in list(zip(_VERSIONS, environments or _VERSIONS))[:count]:
         name = Path(path).name if environments else version
@@ -94,7 +94,7 @@ def write_plan(folder: Path, environments: list[str], count: int) -> None:
 
 
 def records(folder: Path) -> dict[str, int]:
-    """Return when each cell was run."""
+    """Return the time at which each cell was run."""
     documents = folder.glob("plan.sweep/cells/*/*.json")
     return {
         document.stem: document.stat().st_mtime_ns
@@ -104,14 +104,14 @@ def records(folder: Path) -> dict[str, int]:
 
 
 def start(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
-    """Start a sweep of the plan in a folder."""
+    """Start a sweep of the plan in a folder, and return its process."""
     command = [sys.executable, "-m", "polygraphy", "sweep", str(folder / "plan.toml"), *words]
     print("$", " ".join(["polygraphy", *command[3:]]), flush=True)
     return subprocess.Popen(command)
 
 
 def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], float]:
-    """Run a sweep to its end; return what it found and how long it took."""
+    """Run a sweep to its end; return its document and its seconds."""
     began = time.perf_counter()
     reports = [
         word for end in ("json", "html") for word in ("--report", f"{folder / report}.{end}")
@@ -125,14 +125,14 @@ def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], 
 
 
 def cells_left_alone(before: dict[str, int], after: dict[str, int]) -> None:
-    """Exit with an error if a cell was run again."""
+    """Exit with an error if a finished cell was run again."""
     twice = [key for key in before if after.get(key) != before[key]]
     if twice:
         raise SystemExit(f"{len(twice)} cells were run twice, such as {twice[0]}.")
 
 
 def cause_row(group: dict[str, Any]) -> str:
-    """Return the row of a cause: how many cells, what it is, and what is known of a remedy."""
+    """Return the row of a cause: number of cells, description and remedy."""
     cause, command = " ".join(group["cause"].replace("|", "/").split()), group["remedy"]
     helps = proof_of(command, proven=group["proven"]) if command else ""
     if command and " --issue " not in command:
@@ -141,7 +141,7 @@ def cause_row(group: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Run the sweep, stop it, continue it, and check its results."""
+    """Run the sweep, stop it, continue it, and check its results; return 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".sweep"))
     parser.add_argument("--packages", type=Path, default=Path(".models"))

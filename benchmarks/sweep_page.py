@@ -32,7 +32,7 @@ _BROWSER = "/usr/bin/chromium"
 
 
 def page_of(cells: int, folder: Path) -> Path:
-    """Return the page of a sweep of so many cells, of which every hundredth fails."""
+    """Return the page of a sweep with a number of cells, 1% of which fail."""
     for number in range(cells // _RUNNERS):
         save_model(folder / f"model_{number}.onnx", f"model {number}")
     runners = {f"runner{n}": f"--onnxrt --atol {n}" for n in range(1, _RUNNERS + 1)}
@@ -47,11 +47,12 @@ def page_of(cells: int, folder: Path) -> Path:
 
 
 def time_page(browser: Browser, page: Path, cells: int) -> dict[str, float]:
-    """Return seconds until cells are there, and until two filters show what they find."""
+    """Return the seconds until the page shows its cells, and the results of two filters."""
     tab = browser.new_page()
     took: dict[str, float] = {}
 
     def timed(what: str, act: Any, selector: str) -> None:
+        """Measure an action until a selector matches."""
         start = time.perf_counter()
         act()
         tab.wait_for_selector(selector, state="attached")

@@ -84,9 +84,7 @@ finish()
 
 
 def outside(code: str, model: str, options: list[str]) -> float:
-    """Run a program that converts a model, print what it spent, and return the seconds that it
-    spent outside TensorRT.
-    """
+    """Run a conversion, print its times, and return the seconds outside TensorRT."""
     with tempfile.TemporaryDirectory() as folder:
         plan = str(Path(folder) / "model.plan")
         command = [sys.executable, "-c", TIMED + code, "convert", model, "-o", plan, *options]
@@ -107,7 +105,7 @@ def outside(code: str, model: str, options: list[str]) -> float:
 
 
 def main() -> int:
-    """Print the time of a build inside and outside of TensorRT."""
+    """Print the time of a build inside and outside TensorRT; return 1 if a limit is exceeded."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     model, *options = sys.argv[1:]

@@ -92,9 +92,10 @@ def build_plan(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int
 
 
 def parse_network(path: str) -> Callable[[Any], None]:
-    """Return what fills a network from an ONNX file."""
+    """Return a function that fills a network from an ONNX file."""
 
     def fill(network: Any) -> None:
+        """Fill a network, or exit with the error of the parser."""
         parser = trt.OnnxParser(network, get_trt_logger())
         if not parser.parse(Path(path).read_bytes()):
             sys.exit(str(parser.get_error(0)))
@@ -123,6 +124,7 @@ class Raw:
     """The calls that cannot be saved, and nothing else."""
 
     def __init__(self, engine: Any, data: np.ndarray[Any, Any]) -> None:
+        """Create a context and device memory for an engine."""
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         self.input, self.output = names
         self.context, self.stream = engine.create_execution_context(), Stream()
@@ -140,10 +142,12 @@ class Raw:
         self.context.set_tensor_address(self.output, self.device_back.ptr)
 
     def run(self) -> None:
+        """Run one inference."""
         self.context.execute_async_v3(self.stream.ptr)
         self.stream.synchronize()
 
     def round_trip(self) -> None:
+        """Run one inference with copies from and to the host."""
         stream = self.stream
         self.turn = (self.turn + 1) % ARRAYS
         data = self.arrays[self.turn]
@@ -153,7 +157,7 @@ class Raw:
         stream.synchronize()
 
     def replay(self) -> Work | None:
-        """Return what launches a graph of the engine alone; None where it cannot be captured."""
+        """Return a function that launches a captured graph; None if it cannot be captured."""
         from polygraphy.adapters.cuda.device import Graph
         from polygraphy.exception import BackendError
 
@@ -167,12 +171,14 @@ class Raw:
             return None
 
         def launch() -> None:
+            """Launch the graph."""
             graph.launch()
             self.stream.synchronize()
 
         return launch
 
     def free(self) -> None:
+        """Free the memory."""
         if self.graph is not None:
             self.graph.free()
         self.context = None
@@ -181,7 +187,7 @@ class Raw:
 
 
 def measure_calls(works: dict[str, Work], calls: int) -> dict[str, float]:
-    """Return the microseconds of a call of each, the median of rounds in which they take turns."""
+    """Return the median microseconds of each call, measured in turns."""
     rounds: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         for _ in range(10):
@@ -196,7 +202,7 @@ def measure_calls(works: dict[str, Work], calls: int) -> dict[str, float]:
 
 
 def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) -> list[str]:
-    """Measure one network; return which targets are missed."""
+    """Print the times of a network; return the missed targets."""
     data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
     # Use separate engines, because some versions of TensorRT allow only one context per profile.
     raw = Raw(make_engine(), data)
@@ -220,17 +226,21 @@ def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) 
         check(host_runner.infer({name: data}), raw)
 
         def on_device(runner: TrtRunner = device_runner) -> object:
+            """Run on device memory."""
             return runner.infer({name: raw.device_data}, copy_outputs_to_host=False)
 
         def on_host(runner: TrtRunner = host_runner) -> object:
+            """Run on arrays that change each time."""
             return runner.infer({name: fresh[next(turn) % ARRAYS]})
 
         def reused(runner: TrtRunner = reusing) -> object:
+            """Run on the same array, with reused outputs."""
             return runner.infer({name: data})
 
         def from_pinned(
             runner: TrtRunner = host_runner, array: np.ndarray[Any, Any] = pinned
         ) -> object:
+            """Run on pinned memory."""
             return runner.infer({name: array})
 
         suffix = "" if mode == "auto" else ", no graph"
@@ -247,7 +257,7 @@ def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) 
 
 
 def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[int, ...]]) -> None:
-    """Measure inferences whose shapes take turns, per inference, with memory of the device."""
+    """Print the times of inferences with alternating shapes, on device memory."""
     arrays = [np.random.default_rng(2).standard_normal(shape, dtype=np.float32) for shape in shapes]
     raw = Raw(make_engine(), max(arrays, key=lambda array: array.size))
     on_device = [DeviceArray(array.shape, np.float32).copy_from(array) for array in arrays]
@@ -255,6 +265,7 @@ def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[in
     count = len(shapes)
 
     def raw_call() -> None:
+        """Run the plain loop on the next shape."""
         index = next(turn) % count
         raw.context.set_input_shape(raw.input, shapes[index])
         raw.context.set_tensor_address(raw.input, on_device[index].ptr)
@@ -266,10 +277,12 @@ def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[in
         runner.activate()
 
         def device(runner: TrtRunner = runner) -> object:
+            """Run the runner on the next array on the device."""
             index = next(turn) % count
             return runner.infer({raw.input: on_device[index]}, copy_outputs_to_host=False)
 
         def numpy(runner: TrtRunner = runner) -> object:
+            """Run the runner on the next NumPy array."""
             return runner.infer({raw.input: arrays[next(turn) % count]})
 
         suffix = "" if mode == "auto" else ", no graph"
@@ -317,6 +330,7 @@ def from_plan(path: str, lean_library: str | None) -> list[str]:
     plan = Path(path).read_bytes()
 
     def make() -> Any:
+        """Return the engine of the plan."""
         return load_engine(plan, lean_library)
 
     shape = tuple(make().get_tensor_profile_shape("x", 0)[1])

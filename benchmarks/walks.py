@@ -50,12 +50,13 @@ class Mark:
     """Tells whether the arguments of a call hold a value."""
 
     def __init__(self, word: str) -> None:
+        """Read the value to look for from a word."""
         self.word = word
         self.number = float(word) if word[0].isdigit() else None
         self.name = word[2:].replace("-", "_") if word.startswith("--") else None
 
     def is_in(self, frame: FrameType) -> bool:
-        """Return whether a function that starts has the value in an argument."""
+        """Return whether an argument of a starting function contains the value."""
         code, values = frame.f_code, frame.f_locals
         count = code.co_argcount + code.co_kwonlyargcount
         count += sum(bool(code.co_flags & star) for star in _STARS)
@@ -65,6 +66,7 @@ class Mark:
         )
 
     def _is(self, item: tuple[object, object]) -> bool:
+        """Return whether a named item is the value."""
         key, value = item
         if self.name is not None and key == self.name and value is True:
             return True
@@ -76,6 +78,7 @@ class Mark:
 
 
 def _items(value: object) -> Iterator[tuple[object, object]]:
+    """Yield the items of a container with their keys or indices."""
     if type(value) is dict:
         yield from list(value.items())
     elif type(value) is list or type(value) is tuple:
@@ -86,12 +89,14 @@ class Walk:
     """The functions of the package that are called: what `sys.setprofile` calls."""
 
     def __init__(self, folder: str, mark: Mark | None) -> None:
+        """Start without functions, for the files in a folder."""
         self.folder = folder
         self.mark = mark
         # Keys are identities, because code objects with the same content are equal.
         self.entered: dict[int, CodeType] = {}
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        """Record a function that is entered."""
         code = frame.f_code
         if event != "call" or id(code) in self.entered or not self._counts(code):
             return
@@ -99,19 +104,20 @@ class Walk:
             self.entered[id(code)] = code
 
     def _counts(self, code: CodeType) -> bool:
+        """Return whether a function has a name and is in the folder."""
         named = bool(code.co_flags & _FUNCTION) and not code.co_name.startswith("<")
         return named and code.co_filename.startswith(self.folder)
 
 
 def package() -> Path:
-    """Return the folder of the package that is installed."""
+    """Return the folder of the installed package."""
     spec = importlib.util.find_spec("polygraphy")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
 
 
 def trace(output: str, word: str, words: list[str]) -> None:
-    """Run a command in this process, and write the files and functions that it entered."""
+    """Run a command in this process, and write the entered files and functions."""
     walk = Walk(f"{package()}/", Mark(word) if word else None)
     sys.argv = ["polygraphy", *words]
     threading.setprofile(walk)
@@ -127,7 +133,7 @@ def trace(output: str, word: str, words: list[str]) -> None:
 
 
 def functions_entered(words: tuple[str, ...], mark: str | None = None) -> list[tuple[str, str]]:
-    """Return the files and functions that a command enters, in a folder with the digits."""
+    """Return the file and name of each function that a command enters."""
     with tempfile.TemporaryDirectory() as folder:
         for model in DIGITS.glob("*.onnx"):
             shutil.copy(model, folder)

@@ -40,7 +40,7 @@ FEED = {"x": np.random.default_rng(4).normal(size=(3, 16)).astype(np.float32)}
 
 
 def negation(side: int) -> ModelProto:
-    """Return a model of one node, which takes no longer than its tensors."""
+    """Return a model of one node, whose cost is that of its tensors."""
     head = '<ir_version: 8, opset_import: ["": 17]>'
     shape = f"float[{side},{side}]"
     model: ModelProto = parser.parse_model(f"{head} m ({shape} x) => ({shape} y) {{ y = Neg(x) }}")
@@ -48,7 +48,7 @@ def negation(side: int) -> ModelProto:
 
 
 def chain(scale: float) -> ModelProto:
-    """Return products with activations between them; the last weight is scaled by a number."""
+    """Return a model of products and activations, whose last weight is scaled."""
     nodes, weights, name = [], [], "x"
     rng = np.random.default_rng(1)
     for index in range(BLOCKS):
@@ -63,7 +63,7 @@ def chain(scale: float) -> ModelProto:
 
 
 def least(work: Callable[[], Any]) -> float:
-    """Return the least number of seconds of some runs."""
+    """Return the seconds of the fastest of several runs."""
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()
@@ -73,7 +73,7 @@ def least(work: Callable[[], Any]) -> float:
 
 
 def diagnose_chain(folder: str, party: Any) -> None:
-    """Diagnose the outputs of a chain with another weight."""
+    """Diagnose a chain against outputs of another weight."""
     with suppress(InconclusiveError):
         diagnosing.diagnose(chain(1.5), [party], [FEED], golden=f"{folder}/golden.json")
 
@@ -85,6 +85,7 @@ class Warm(OnnxrtParty):
     uses_device = True
 
     def __reduce__(self) -> Any:
+        """Return how to pickle it: as a party of ONNX Runtime."""
         return OnnxrtParty, ()
 
 
@@ -105,7 +106,7 @@ def in_openvino(folder: str) -> None:
 
 
 def main() -> None:
-    """Print rows."""
+    """Print the rows of the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--openvino", action="store_true")
     arguments = parser.parse_args()

@@ -107,10 +107,10 @@ def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, m
 
 
 def test_what_differs_in_the_body_of_a_function_is_named_and_taken(polygraphy, tmp_path):
-    from tests.support.helpers.called_functions import called
+    from tests.support.helpers.called_functions import calling_model
 
-    right = called("first", "second", "")
-    wrong = called("first", "second", "")
+    right = calling_model("first", "second", "")
+    wrong = calling_model("first", "second", "")
     [alpha] = wrong.functions[1].node[0].attribute
     alpha.f = 0.9
     onnx.save(right, tmp_path / "right.onnx")
@@ -133,9 +133,9 @@ def test_what_differs_in_the_body_of_a_function_is_named_and_taken(polygraphy, t
 
 
 def test_what_overflows_in_the_body_of_a_function_stays_in_float32(polygraphy, tmp_path):
-    from tests.support.helpers.called_functions import called
+    from tests.support.helpers.called_functions import calling_model
 
-    model = called("first", "second")
+    model = calling_model("first", "second")
     much = onnx.numpy_helper.from_array(np.float32(1e6), "much")
     body = model.functions[0].node
     body.add(op_type="Constant", output=["much"]).attribute.add(

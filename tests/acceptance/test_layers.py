@@ -13,7 +13,7 @@ import pytest
 from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from tests.support import classifier_files, models
-from tests.support.helpers.layer_runs import LAYERS, compared
+from tests.support.helpers.layer_runs import LAYERS, compared_outputs
 
 Run = Callable[..., Any]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -30,7 +30,7 @@ def test_every_layer_is_compared_in_the_order_of_the_model(
         f"polygraphy run -v model.onnx {backends} {option} --save-outputs layer_outputs.json"
     )
     assert done.code == 0
-    assert compared(done) == LAYERS
+    assert compared_outputs(done) == LAYERS
     saved = RunResults.load("layer_outputs.json")
     assert [list(outputs) for _, [outputs] in saved.items()] == [LAYERS, LAYERS]
     assert done.out.count("Loading model") <= 2, "both backends share the marked model"
@@ -72,7 +72,7 @@ def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
     polygraphy("polygraphy run -v model.onnx --onnxrt --save-outputs plain.json")
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --mark-all --load-outputs plain.json")
     assert done.code == 0
-    assert compared(done) == ["output", "final_output"]
+    assert compared_outputs(done) == ["output", "final_output"]
     assert f"Not compared: {len(LAYERS) - 2} outputs that only one side has" in done.out
     strict = polygraphy(
         "polygraphy run -v model.onnx --onnxrt --onnx-outputs '*' --load-outputs plain.json"
@@ -82,17 +82,17 @@ def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
 
 def test_only_particular_layers(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs output2 output1")
-    assert (done.code, compared(done)) == (0, ["output1", "output2"])
+    assert (done.code, compared_outputs(done)) == (0, ["output1", "output2"])
     done = polygraphy(
         "polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs conv1_output relu1_output"
         " --onnx-exclude-outputs final_output"
     )
-    assert (done.code, compared(done)) == (0, ["conv1_output", "relu1_output"])
+    assert (done.code, compared_outputs(done)) == (0, ["conv1_output", "relu1_output"])
     done = polygraphy(
         "polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs-by-type gemm relu"
         " --exclude-outputs relu?_output"
     )
-    assert (done.code, compared(done)) == (0, ["output1", "output2"])
+    assert (done.code, compared_outputs(done)) == (0, ["output1", "output2"])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_model_that_is_run_is_saved(classifier_dir: Path, polygraphy: Run) -
     assert saved.graph.initializer == classifier_files.classifier().graph.initializer
     assert Path("weights.bin").stat().st_size > 1000
     again = polygraphy("polygraphy run saved.onnx --onnxrt --onnx")
-    assert (again.code, compared(again)) == (0, ["output1"])
+    assert (again.code, compared_outputs(again)) == (0, ["output1"])
 
 
 def test_weights_that_are_elsewhere(classifier_dir: Path, polygraphy: Run) -> None:

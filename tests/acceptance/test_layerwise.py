@@ -17,7 +17,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.reporting import Console
 from tests.support import classifier_files
-from tests.support.helpers.layer_runs import LAYERS, compared
+from tests.support.helpers.layer_runs import LAYERS, compared_outputs
 
 Run = Callable[..., Any]
 BUDGET = "--memory-budget 20K"
@@ -30,7 +30,7 @@ def test_a_budget_changes_nothing_but_memory(
 ) -> None:
     done = polygraphy(f"polygraphy run -v model.onnx {backends} {marked} {BUDGET} --iterations 2")
     assert done.code == 0
-    assert compared(done) == LAYERS * 2
+    assert compared_outputs(done) == LAYERS * 2
     assert f"Layerwise | {len(LAYERS)} tensors | " in done.out
     assert "Pass Rate: 100.0%" in done.out
     assert "Passed: 2/2 iterations" in done.out
@@ -47,7 +47,7 @@ def test_a_weight_that_is_an_output_is_compared(
     onnx.save(model, "weighty.onnx")
     done = polygraphy(f"polygraphy run -v weighty.onnx --onnxrt --onnx --mark-all {budget}")
     assert done.code == 0
-    assert sorted(compared(done)) == sorted([*LAYERS, weight.name])
+    assert sorted(compared_outputs(done)) == sorted([*LAYERS, weight.name])
 
 
 def test_without_need_the_model_is_loaded_once(classifier_dir: Path, polygraphy: Run) -> None:
@@ -86,7 +86,7 @@ def test_a_model_that_is_changed_first(classifier_dir: Path, polygraphy: Run) ->
         " --atol auto --exclude-outputs output1"
     )
     assert done.code == 0
-    assert "output1" not in compared(done)
+    assert "output1" not in compared_outputs(done)
     assert "segments of layers" in done.out
 
 
@@ -99,7 +99,7 @@ def test_weights_beside_the_model(classifier_dir: Path, polygraphy: Run) -> None
         size_threshold=0,
     )
     done = polygraphy(f"polygraphy run -v split.onnx --onnxrt --onnx --mark-all {BUDGET}")
-    assert (done.code, compared(done)) == (0, LAYERS)
+    assert (done.code, compared_outputs(done)) == (0, LAYERS)
     Path("w").unlink()
     assert polygraphy(f"polygraphy run split.onnx --onnxrt --onnx --mark-all {BUDGET}").code == 3
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.forked import IN_A_FORK, ForkServer
-from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewritten
+from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewrite_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,7 +87,7 @@ def test_blocks_do_what_the_page_says(
                 wrong.append(f"{where}\n$ {command}\n{printed}\n--- the page says ---\n{said}")
         program = block.text if block.language == "python" and not block.file else ""
     if wrong and os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1":
-        rewritten(page, answers)
+        rewrite_page(page, answers)
         return
     assert not wrong, "\n\n".join([*wrong, "run `make golden`"])
 

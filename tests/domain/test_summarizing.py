@@ -16,11 +16,11 @@ from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.ports import data_frame
 from polygraphy.ports.reporting import Console
-from tests.support.helpers.summarized_runs import compared
+from tests.support.helpers.summarized_runs import compare_runs
 
 
 def test_what_failed_is_listed_the_worst_first() -> None:
-    lines = compared(0.0, 0.5, 1.0, iterations=3).summary().splitlines()
+    lines = compare_runs(0.0, 0.5, 1.0, iterations=3).summary().splitlines()
     assert lines[0] == "FAILED: onnxrt vs. onnx: 2 of 3 outputs differ; first to fail: 'y1'"
     assert [line.split()[0] for line in lines[1:]] == ["'y2'", "'y1'"]
     assert "max abs 1, max rel 0.5, allowed " in lines[1]
@@ -29,16 +29,16 @@ def test_what_failed_is_listed_the_worst_first() -> None:
 
 
 def test_many_failures_are_counted() -> None:
-    lines = compared(*[1.0] * 25).summary().splitlines()
+    lines = compare_runs(*[1.0] * 25).summary().splitlines()
     assert len(lines) == 12 and lines[-1] == "  and 15 more"
 
 
 def test_what_passed_says_how_close_it_was() -> None:
-    text = compared(0.0, 1e-6, iterations=2).summary()
+    text = compare_runs(0.0, 1e-6, iterations=2).summary()
     assert text.startswith("PASSED: onnxrt vs. onnx: 2 outputs matched in 2 iterations")
     assert re.search(r"; largest error: [\d.]+% of the tolerance \('y1'\); allowed ", text)
     assert (
-        compared(0.0)
+        compare_runs(0.0)
         .summary()
         .endswith(
             "1 output matched; every element is equal; allowed (rel=1e-05, abs=1e-05) (the default)."
@@ -47,7 +47,7 @@ def test_what_passed_says_how_close_it_was() -> None:
 
 
 def test_other_metrics_have_their_own_value() -> None:
-    text = compared(1.0, function=L2CompareFunc()).summary()
+    text = compare_runs(1.0, function=L2CompareFunc()).summary()
     assert "L2 Norm 1" in text and "allowed" in text
 
 
@@ -66,14 +66,14 @@ def test_an_iteration_without_outputs_is_named() -> None:
 
 
 def test_a_failure_can_be_raised() -> None:
-    passed = compared(0.0)
+    passed = compare_runs(0.0)
     assert passed.raise_for_failure() is passed
     with pytest.raises(CheckFailedError, match=r"'y0' at .*max abs 1"):
-        compared(1.0).raise_for_failure()
+        compare_runs(1.0).raise_for_failure()
 
 
 def test_loaded_results_have_the_same_rows() -> None:
-    results = compared(0.0, 1.0, function=SimpleCompareFunc(check_error_stat="max"))
+    results = compare_runs(0.0, 1.0, function=SimpleCompareFunc(check_error_stat="max"))
     loaded = AccuracyResults.from_json(results.to_json())
     first, second = loaded.summary().splitlines()
     assert first == "FAILED: onnxrt vs. onnx: 1 of 2 outputs differs; first to fail: 'y1'"
@@ -82,7 +82,7 @@ def test_loaded_results_have_the_same_rows() -> None:
 
 def test_a_table_has_a_row_per_output() -> None:
     with bind(data_frame, list):
-        rows = compared(0.0, 1.0, iterations=2).to_dataframe()
+        rows = compare_runs(0.0, 1.0, iterations=2).to_dataframe()
     assert [(row["output"], row["passed"], row["passed_iterations"]) for row in rows] == [
         ("y0", True, 2),
         ("y1", False, 1),
@@ -99,7 +99,7 @@ def test_texts_for_a_prompt_hold_no_elements() -> None:
         "IterationResult({'y': float64[1000000]}, runtime=1.0, runner_name='custom_runner')"
     )
     assert len(repr(runs)) < 400 and repr(runs).endswith("and 97 more])])")
-    assert repr(compared(1.0)) == "AccuracyResults(FAILED: 'simple')"
+    assert repr(compare_runs(1.0)) == "AccuracyResults(FAILED: 'simple')"
 
 
 def test_saved_runs_are_called_by_their_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ __all__ = ["CallingTensorRT", "choice"]
 
 
 def choice(tactic: int, *, implementation: int = 0x8000000D, dtype: str = "FLOAT") -> Any:
-    """Return a tactic, as an `IAlgorithm` describes it: one input and one output."""
+    """Return a tactic with one input and one output, as an `IAlgorithm` describes it."""
     info = SimpleNamespace(
         dtype=f"DataType.{dtype}", strides=[4, 1], vectorized_dim=-1, components_per_element=1
     )
@@ -26,9 +26,11 @@ class _Calibrator:
     kind = "ENTROPY_CALIBRATION_2"
 
     def __init__(self) -> None:
+        """Start without a cache."""
         self.is_made = True
 
     def get_algorithm(self) -> str:
+        """Return the kind of calibration."""
         return self.kind
 
 
@@ -39,6 +41,7 @@ class CallingTensorRT:
     __version__ = "8.6.0"
 
     def __init__(self, *, has_calibrators: bool = True, has_selectors: bool = True) -> None:
+        """Create the names of a version with or without calibrators and selectors."""
         if has_calibrators:
             self.IInt8Calibrator = type("IInt8Calibrator", (_Calibrator,), {})
             self.IInt8EntropyCalibrator2 = type(
@@ -54,8 +57,9 @@ class CallingTensorRT:
             self.IAlgorithmSelector = type("IAlgorithmSelector", (), {})
 
     def calibrate(self, calibrator: Any, names: Sequence[str]) -> list[list[int]]:
-        """Calibrate as a build does; return the addresses of each batch, none if there is a
-        cache.
+        """Calibrate as a build does, and return the addresses of each batch.
+
+        If there is a cache, there are none.
         """
         assert calibrator.is_made
         calibrator.get_batch_size()
@@ -71,9 +75,7 @@ class CallingTensorRT:
         return batches
 
     def choose(self, selector: Any, layers: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-        """Choose tactics as a build does: the last of those that are allowed. Return them by
-        layer.
-        """
+        """Select the last allowed tactic of each layer, as a build does; return them by layer."""
         chosen = {}
         for name, choices in layers.items():
             context = SimpleNamespace(name=name, num_inputs=1, num_outputs=1)

@@ -8,8 +8,10 @@ __all__ = ["calls_of", "holds_call"]
 
 
 def holds_call(program: str, expected: str) -> bool:
-    """Return whether a program holds a call, given as source, with exactly these arguments; ``_``
-    stands for any argument. A constant of the program counts as its value, ``1 << 30`` as a number.
+    """Return whether a program contains a call with exactly these arguments.
+
+    The call is given as source. ``_`` stands for any argument. A constant of the program counts as
+    its value, ``1 << 30`` as a number.
     """
     wanted = ast.parse(expected, mode="eval").body
     tree = _Plain().visit(ast.parse(program))
@@ -28,6 +30,7 @@ class _Plain(ast.NodeTransformer):
     """Writes shifts of numbers as numbers."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Return a shift of two constants as a number; other nodes unchanged."""
         left, right = node.left, node.right
         if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
             return ast.Constant(left.value << right.value)  # type: ignore[operator]
@@ -38,14 +41,17 @@ class _Named(ast.NodeTransformer):
     """Writes the values of constants instead of their names."""
 
     def __init__(self, constants: dict[str, ast.Constant]) -> None:
+        """Store the constants by name."""
         self._constants = constants
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Return the constant that a name stands for; other names unchanged."""
         is_read = isinstance(node.ctx, ast.Load)
         return self._constants.get(node.id, node) if is_read else node
 
 
 def _names(tree: ast.AST) -> set[str]:
+    """Return the names in a syntax tree."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
@@ -56,6 +62,7 @@ def calls_of(program: str) -> set[str]:
 
 
 def _matches(found: ast.AST | None, wanted: ast.AST | None) -> bool:
+    """Return whether a node is the wanted one; `_` matches any node."""
     if isinstance(wanted, ast.Name) and wanted.id == "_":
         return True
     if not (isinstance(found, ast.Call) and isinstance(wanted, ast.Call)):
@@ -70,6 +77,7 @@ def _matches(found: ast.AST | None, wanted: ast.AST | None) -> bool:
 
 
 def _same_fields(found: ast.AST | None, wanted: ast.AST | None) -> bool:
+    """Return whether all fields of a node match those of another."""
     for field in getattr(wanted, "_fields", ()):
         left, right = getattr(found, field), getattr(wanted, field)
         if isinstance(right, list):
@@ -84,8 +92,10 @@ def _same_fields(found: ast.AST | None, wanted: ast.AST | None) -> bool:
 
 
 def _all_match(found: list[ast.expr], wanted: list[ast.expr]) -> bool:
+    """Return whether two lists have the same length, and their nodes match in order."""
     return len(found) == len(wanted) and all(map(_matches, found, wanted))
 
 
 def _keywords(call: ast.Call) -> dict[str | None, ast.expr]:
+    """Return the keyword arguments of a call by name."""
     return {keyword.arg: keyword.value for keyword in call.keywords}

@@ -11,7 +11,7 @@ from typing import Any
 def for_each(
     names: str | Sequence[str], cases: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a test with every case, where `pytest.mark.parametrize` would make a test of each.
+    """Return a decorator that runs a test with every case in one call.
 
     pytest spends longer on a test than these tests take. All cases run, and share the fixtures:
     a test that changes its fixtures is for `parametrize`.
@@ -21,8 +21,11 @@ def for_each(
     assert listed, "there is no case"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        """Return a test that runs another with every case."""
+
         @functools.wraps(test)
         def test_all_cases(**fixtures: Any) -> None:
+            """Run the test with every case, then raise AssertionError for those that fail."""
             failures: list[tuple[str, Exception]] = []
             for case in listed:
                 values = case if len(arguments) > 1 else (case,)

@@ -117,7 +117,7 @@ def classifier() -> onnx.ModelProto:
 
 
 def masked_mean() -> onnx.ModelProto:
-    """Return the mean color under a mask.
+    """Return a model that computes the mean color under a mask.
 
     `image` is float32 [b, 3, 224, 224], `mask` float32 [b, 1, 224, 224], `output` [b, 3, 1, 1].
     """
@@ -136,10 +136,11 @@ def masked_mean() -> onnx.ModelProto:
 
 
 def _classifier_weights() -> dict[str, npt.NDArray[np.generic]]:
-    """Draw weights that keep the variance of the activations, so that float16 is enough."""
+    """Return random weights by name, which keep the activations within float16."""
     random = np.random.RandomState(_SEED)
 
     def draw(*shape: int, fan_in: int) -> npt.NDArray[np.float32]:
+        """Return random weights of a shape, scaled for a number of inputs."""
         weights: npt.NDArray[np.float64] = random.standard_normal(shape) * np.sqrt(2 / fan_in)
         return weights.astype(np.float32)
 

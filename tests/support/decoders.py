@@ -41,16 +41,19 @@ def decoder(
     weights: dict[str, np.ndarray[Any, Any]] = {}
 
     def weight(name: str, *shape: int, times: float = 1.0) -> str:
+        """Add a random weight, and return its name."""
         weights[name] = (draw.standard_normal(shape) * times / shape[0] ** 0.5).astype("f")
         return name
 
     nodes = []
 
     def node(op: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         nodes.append(helper.make_node(op, inputs, [output], name=f"n_{output}", **attributes))
         return output
 
     def constant(name: str, value: Any, dtype: Any = np.int64) -> str:
+        """Add a constant, and return its name."""
         weights[name] = np.array(value, dtype)
         return name
 
@@ -132,6 +135,7 @@ def decoder(
 
 
 def _rename(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    """Rename tensors of a model in place."""
     for value in (*model.graph.input, *model.graph.output):
         value.name = names.get(value.name, value.name)
     for node in model.graph.node:

@@ -24,7 +24,7 @@ _REDUCTIONS = {
 
 
 def run_together(models: Sequence[ModelProto], feed: Mapping[str, Any]) -> list[Arrays]:
-    """Return the outputs of each device; all of them get the same inputs."""
+    """Return the outputs of each device, all with the same inputs."""
     known: list[Arrays] = []
     for model in models:
         weights = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -43,6 +43,7 @@ def run_together(models: Sequence[ModelProto], feed: Mapping[str, Any]) -> list[
 
 
 def _exchange(nodes: Sequence[NodeProto], known: Sequence[Arrays]) -> None:
+    """Run a collective operation, and store its results in the values of each device."""
     attributes = {one.name: helper.get_attribute_value(one) for one in nodes[0].attribute}
     operation = attributes["collective_operation"].decode()
     count = len(nodes)
@@ -58,6 +59,7 @@ def _exchange(nodes: Sequence[NodeProto], known: Sequence[Arrays]) -> None:
 
 
 def _compute(model: ModelProto, node: NodeProto, values: Arrays) -> None:
+    """Run a node, and add its outputs to the values."""
     names = [name for name in node.input if name]
     graph = helper.make_graph(
         [node],

@@ -21,7 +21,7 @@ def install(
     *,
     name: str = "mine",
 ) -> Path:
-    """Write what an installation leaves behind, and return the folder for `sys.path`.
+    """Write the files of an installed distribution; return the folder for `sys.path`.
 
     Args:
         folder: where to.

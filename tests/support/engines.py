@@ -23,7 +23,7 @@ Feed = Mapping[str, Any]
 
 @contextmanager
 def fake_machine(generation: int = 10, memory: int = 1 << 30) -> Iterator[FakeTensorRT]:
-    """Put fakes in place of CUDA and TensorRT, of an older (8) or newer (10) generation."""
+    """Replace CUDA and TensorRT by fakes of generation 8 or 10, and yield TensorRT."""
     from polygraphy.adapters.tensorrt.library.module import get_trt_logger
 
     cuda = FakeCudart(memory)
@@ -45,7 +45,7 @@ def identity(trt: FakeTensorRT, dtype: str = "FLOAT", **facts: Any) -> Any:
 
 
 def nonzero(trt: FakeTensorRT, **facts: Any) -> Any:
-    """Return an engine of the indices of elements that are not zero, and of X + 1; X is [n]."""
+    """Return an engine that computes the indices of nonzero elements of X [n], and X + 1."""
     return trt.engine(
         [
             Tensor("X", "FLOAT", (-1,), profiles=[((1,), (8,), (4096,))]),
@@ -59,20 +59,20 @@ def nonzero(trt: FakeTensorRT, **facts: Any) -> Any:
 
 
 def calls_of(runner: TrtRunner) -> list[str]:
-    """Return what was asked of the context since the last time, apart from questions."""
+    """Return the calls of the context since the last time, without getters."""
     calls = [call for call in runner.context.calls if call != "infer_shapes"]
     runner.context.calls.clear()
     return calls
 
 
 def large(rows: int = STAGING_LIMIT // 8 + 1, value: float = 1) -> np.ndarray[Any, Any]:
-    """Return an array that is too large to be staged; it fits profile 1 of `identity`."""
+    """Return an array too large for staging, which fits profile 1 of `identity`."""
     return np.full((rows, 2), value, np.float32)
 
 
 @pytest.fixture(params=[8, 10])
 def any_trt(request: pytest.FixtureRequest) -> Iterator[FakeTensorRT]:
-    """Give a machine of each generation, and check that everything is given back."""
+    """Yield a machine of each generation, then check that all memory was freed."""
     with fake_machine(request.param) as module:
         yield module
     assert module.cuda.outstanding == {}
@@ -80,7 +80,7 @@ def any_trt(request: pytest.FixtureRequest) -> Iterator[FakeTensorRT]:
 
 @pytest.fixture
 def trt() -> Iterator[FakeTensorRT]:
-    """Give a machine of the newer generation, and check that everything is given back."""
+    """Yield a machine of the newer generation, then check that all memory was freed."""
     with fake_machine() as module:
         yield module
     assert module.cuda.outstanding == {}

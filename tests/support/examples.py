@@ -15,12 +15,12 @@ _OF_EVERY_TEST = 100
 
 
 def scaled(examples: int) -> int:
-    """Return a number of examples for the profile in force: that many where all are taken."""
+    """Return the number of examples of a property test for the current profile."""
     return max(1, examples * settings().max_examples // _OF_EVERY_TEST)
 
 
 def spread(cases: Iterable[Any], count: int) -> list[Any]:
-    """Return the cases of a parametrized test; `count` of them, evenly spread, run in `make test`.
+    """Return all cases, marked so that `make test` runs `count` evenly spread ones.
 
     The others are marked `thorough`, and run in `make test-all`.
     """
@@ -30,15 +30,17 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
 
 
 def spread_evenly(cases: Sequence[_Case], count: int) -> list[_Case]:
-    """Return at most `count` of the cases, evenly spread."""
+    """Return at most `count` evenly spread cases."""
     kept = _spread_positions(len(cases), count)
     return [case for at, case in enumerate(cases) if at in kept]
 
 
 def _spread_positions(length: int, count: int) -> set[int]:
+    """Return the positions of `count` evenly spread items of a sequence."""
     return {round(at * (length - 1) / max(1, count - 1)) for at in range(count)}
 
 
 def _thorough(case: Any) -> Any:
+    """Return a parameter set for a case, marked `thorough`."""
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.thorough)

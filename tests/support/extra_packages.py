@@ -47,20 +47,20 @@ _MENTION = re.compile("|".join([MARKER, *_FIXTURES]))
 
 
 def uses_extra(item: pytest.Item) -> bool:
-    """Return whether a test uses one of the packages: its module names one, or it asks for a fixture
-    that does.
-    """
+    """Return whether a test uses an extra package, by its module or a fixture."""
     return bool(_FIXTURES & set(getattr(item, "fixturenames", ()))) or _names_one(item.path)
 
 
 def may_use_extra(path: Path) -> bool:
-    """Return whether a module can have such tests: it names a package, the marker or a fixture."""
+    """Return whether a module mentions an extra package, its marker or a fixture."""
     return _names_one(path) or _MENTION.search(path.read_text(encoding="utf-8")) is not None
 
 
 def computes_in_openvino(item: pytest.Item) -> bool:
-    """Return whether a test computes in OpenVINO, whose threads do not go together with the forks
-    of other tests: one of its own, or one of a contract suite with OpenVINO as the adapter.
+    """Return whether a test computes in OpenVINO.
+
+    OpenVINO's threads do not survive the forks of other tests. It is a test of the adapter, or one
+    of a contract suite with OpenVINO as the adapter.
     """
     folder = item.path.parent
     is_own = folder.name == OPENVINO and item.path.name != "test_apart.py"
@@ -69,26 +69,26 @@ def computes_in_openvino(item: pytest.Item) -> bool:
 
 @cache
 def may_compute_in_openvino(path: Path) -> bool:
-    """Return whether a module can have such tests: it is one of its own, or names OpenVINO or the
-    list of runners.
+    """Return whether a module can contain tests that compute in OpenVINO.
+
+    It belongs to the adapter, or mentions OpenVINO or the list of runners.
     """
     return path.parent.name == OPENVINO or _RUNNERS.search(path.read_text("utf-8")) is not None
 
 
 @cache
 def _names_one(path: Path) -> bool:
+    """Return whether a file mentions an extra package."""
     return _USE.search(path.read_text(encoding="utf-8")) is not None
 
 
 def lacks_marker(item: pytest.Item, reason: str) -> bool:
-    """Return whether a test was skipped for want of a package, and is not known to use one, so that
-    no environment would run it.
-    """
+    """Return whether a skipped test lacks the marker, so that no environment would run it."""
     return _SKIPPED.search(reason) is not None and item.get_closest_marker(MARKER) is None
 
 
 def installed() -> str:
-    """Describe which of the packages are installed, and which are not."""
+    """Return a line with the extra packages that are installed, and those that are not."""
     found = {package: _version(names) for package, names in _DISTRIBUTIONS.items()}
     there = [f"{name} {version}" for name, version in found.items() if version]
     missing = [name for name, version in found.items() if not version]
@@ -97,4 +97,5 @@ def installed() -> str:
 
 
 def _version(names: tuple[str, ...]) -> str | None:
+    """Return the version of the first installed distribution of some names, or None."""
     return next((found.version for name in names for found in distributions(name=name)), None)

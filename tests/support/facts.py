@@ -7,7 +7,7 @@ from typing import Any
 
 
 def facts_of(culprit: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the facts of a culprit by their kinds, those in others included; the first of each."""
+    """Return the first fact of each kind of a culprit, including nested ones, by kind."""
     facts: dict[str, Mapping[str, Any]] = {}
     for fact in culprit["facts"]:
         for each in _within(fact):
@@ -16,6 +16,7 @@ def facts_of(culprit: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _within(fact: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a fact and all facts nested in it."""
     yield fact
     for value in fact.values():
         if isinstance(value, Mapping) and "kind" in value:

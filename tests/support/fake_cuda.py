@@ -79,6 +79,7 @@ OK = cudaError_t.cudaSuccess
 
 class FakeStream:
     def __init__(self) -> None:
+        """Start an empty stream."""
         self.queue: list[Work] = []
         self.captured: list[Work] | None = None
         self.is_invalid = False
@@ -97,6 +98,7 @@ class FakeCudart:
     """
 
     def __init__(self, total: int = 1 << 30) -> None:
+        """Create a device with a number of bytes of memory."""
         self.calls: list[str] = []
         self.used: dict[int, set[str]] = {}
         self.total = total
@@ -124,7 +126,7 @@ class FakeCudart:
 
     @property
     def outstanding(self) -> dict[str, int]:
-        """How many things of each kind are not given back."""
+        """Return the number of objects of each kind that were not freed."""
         counts = {
             "device": len(self._device),
             "pinned": len(self._pinned),
@@ -137,10 +139,11 @@ class FakeCudart:
 
     @property
     def allocated(self) -> int:
+        """Return the number of allocated bytes."""
         return sum(buffer.nbytes for buffer in self._device.values())
 
     def array(self, address: int, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
-        """Return device memory as an array, for kernels; KeyError for what is not allocated."""
+        """Return device memory as an array; KeyError for an address that is not allocated."""
         count = int(np.prod(shape, dtype=np.int64))
         span = self._span(address, count * np.dtype(dtype).itemsize)
         if span is None:
@@ -148,24 +151,25 @@ class FakeCudart:
         return span.view(dtype).reshape(shape)
 
     def enqueue(self, stream: int, work: Work) -> None:
-        """Do work when the stream gets to it."""
+        """Run work when the stream reaches it."""
         target = self._streams[int(stream)]
         (target.queue if target.captured is None else target.captured).append(work)
 
     def is_capturing(self, stream: int) -> bool:
+        """Return whether a stream is being captured."""
         return self._streams[int(stream)].captured is not None
 
     def note(self, name: str) -> None:
-        """Write down that something is called."""
+        """Record the name of a call."""
         self.calls.append(name)
         self.used.setdefault(self._device_index, set()).add(name)
 
     def invalidate(self, stream: int) -> None:
-        """Say that something on the stream cannot be captured."""
+        """Invalidate the capture of a stream."""
         self._streams[int(stream)].is_invalid = True
 
     def drain(self, stream: int) -> None:
-        """Do the work on a stream now."""
+        """Run all work of a stream now."""
         queue = self._streams[int(stream)].queue
         with self._at_work:  # Wait until another thread has finished its work on the stream.
             while queue:
@@ -173,6 +177,7 @@ class FakeCudart:
                 self.clock += 1.0
 
     def _answer(self, name: str, *values: Any) -> tuple[Any, ...]:
+        """Record a call, and return success with the values; or the planned error."""
         self.note(name)
         code = self.driver or self.fail.pop(name, 0)
         if code:
@@ -181,37 +186,46 @@ class FakeCudart:
         return (OK, *values)
 
     def _refuse(self, code: cudaError_t, values: int = 0) -> tuple[Any, ...]:
+        """Record an error, and return its code with a number of Nones."""
         self._sticky = code
         return (code, *([None] * values))
 
     def cudaGetErrorName(self, code: Any) -> tuple[Any, bytes]:
+        """Return success and the name of an error."""
         return OK, cudaError_t(code).name.encode()
 
     def cudaGetErrorString(self, code: Any) -> tuple[Any, bytes]:
+        """Return success and the description of an error."""
         return OK, TEXTS.get(int(code), "something failed").encode()
 
     def cudaGetLastError(self) -> tuple[Any]:
+        """Return the last error, and clear it."""
         code, self._sticky = self._sticky, OK
         return (code,)
 
     # Devices.
 
     def cudaGetDeviceCount(self) -> tuple[Any, ...]:
+        """Return the status, and the number of devices."""
         return self._answer("cudaGetDeviceCount", self.device_count)
 
     def cudaGetDevice(self) -> tuple[Any, ...]:
+        """Return the status, and the index of the current device."""
         return self._answer("cudaGetDevice", self._device_index)
 
     def cudaSetDevice(self, index: int) -> tuple[Any, ...]:
+        """Select a device, and return the status."""
         if not 0 <= index < self.device_count:
             return self._refuse(cudaError_t.cudaErrorInvalidDevice)
         self._device_index = index
         return self._answer("cudaSetDevice")
 
     def cudaMemGetInfo(self) -> tuple[Any, ...]:
+        """Return the status, and the free and total bytes."""
         return self._answer("cudaMemGetInfo", self.total - self.allocated, self.total)
 
     def cudaDeviceSynchronize(self) -> tuple[Any, ...]:
+        """Run the work of all streams, and return the status."""
         for stream in list(self._streams):
             self.drain(stream)
         return self._answer("cudaDeviceSynchronize")
@@ -219,6 +233,7 @@ class FakeCudart:
     # Memory.
 
     def cudaMalloc(self, size: int) -> tuple[Any, ...]:
+        """Allocate device memory; return the status and the address."""
         answer = self._answer("cudaMalloc", 0)
         if answer[0]:
             return answer
@@ -229,6 +244,7 @@ class FakeCudart:
         return OK, address
 
     def cudaPointerGetAttributes(self, address: int) -> tuple[Any, ...]:
+        """Return the status, and the attributes of an address."""
         kinds = cudaMemoryType
         answer = cudaPointerAttributes(kinds.cudaMemoryTypeUnregistered, -2)
         if self._is_pinned(address, 0):
@@ -239,6 +255,7 @@ class FakeCudart:
         return self._answer("cudaPointerGetAttributes", answer)
 
     def _new(self, table: dict[int, np.ndarray[Any, Any]], size: int) -> int:
+        """Allocate a number of bytes in a table, and return the address."""
         buffer = np.full(size + 256, 0xA5, dtype=np.uint8)
         address = buffer.__array_interface__["data"][0]
         offset = -address % 256
@@ -246,6 +263,7 @@ class FakeCudart:
         return int(address + offset)
 
     def cudaFree(self, address: int) -> tuple[Any, ...]:
+        """Free device memory, and return the status."""
         if address not in self._device:
             return self._refuse(cudaError_t.cudaErrorInvalidValue)
         for stream in list(self._streams):  # CUDA waits for work that may use the memory.
@@ -254,16 +272,19 @@ class FakeCudart:
         return self._answer("cudaFree")
 
     def cudaHostAlloc(self, size: int, flags: int) -> tuple[Any, ...]:
+        """Allocate pinned host memory; return the status and the address."""
         answer = self._answer("cudaHostAlloc", 0)
         return answer if answer[0] else (OK, self._new(self._pinned, size))
 
     def cudaFreeHost(self, address: int) -> tuple[Any, ...]:
+        """Free pinned host memory, and return the status."""
         if address not in self._pinned:
             return self._refuse(cudaError_t.cudaErrorInvalidValue)
         del self._pinned[address]
         return self._answer("cudaFreeHost")
 
     def cudaHostRegister(self, address: int, size: int, flags: int) -> tuple[Any, ...]:
+        """Pin host memory, and return the status."""
         for start, length in self._registered.items():
             if start < address + size and address < start + length:
                 return self._refuse(cudaError_t.cudaErrorHostMemoryAlreadyRegistered)
@@ -273,22 +294,26 @@ class FakeCudart:
         return answer
 
     def cudaHostUnregister(self, address: int) -> tuple[Any, ...]:
+        """Unpin host memory, and return the status."""
         if self._registered.pop(address, None) is None:
             return self._refuse(cudaError_t.cudaErrorHostMemoryNotRegistered)
         return self._answer("cudaHostUnregister")
 
     def _span(self, address: int, size: int) -> np.ndarray[Any, Any] | None:
+        """Return memory of an address as bytes; None if it is not allocated."""
         for start, buffer in self._device.items():
             if start <= address and address + size <= start + max(buffer.nbytes, 1):
                 return buffer[address - start : address - start + size]
         return None
 
     def _is_pinned(self, address: int, size: int) -> bool:
+        """Return whether host memory of an address is pinned."""
         spans = [(start, buffer.nbytes) for start, buffer in self._pinned.items()]
         spans += list(self._registered.items())
         return any(start <= address and address + size <= start + length for start, length in spans)
 
     def cudaMemcpy(self, dst: int, src: int, size: int, kind: Any) -> tuple[Any, ...]:
+        """Copy memory at once, and return the status."""
         if any(stream.captured is not None for stream in self._streams.values()):
             return self._refuse(cudaError_t.cudaErrorStreamCaptureUnsupported)
         for stream in list(self._streams):
@@ -299,6 +324,7 @@ class FakeCudart:
     def cudaMemcpyAsync(
         self, dst: int, src: int, size: int, kind: Any, stream: int
     ) -> tuple[Any, ...]:
+        """Copy memory when the stream reaches it, and return the status."""
         assert isinstance(kind, cudaMemcpyKind)
         device = dst if kind == 1 else src
         if kind in (1, 2) and self._span(device, size) is None:
@@ -322,15 +348,18 @@ class FakeCudart:
         return answer
 
     def _write(self, dst: int, content: bytes) -> None:
+        """Write bytes to an address."""
         span = self._span(dst, len(content))
         assert span is not None
         span[...] = np.frombuffer(content, dtype=np.uint8)
 
     def _must_copy(self, dst: int, src: int, size: int, kind: Any) -> None:
+        """Copy memory, and fail if that is not possible."""
         code = self._copy(dst, src, size, kind)
         assert not code, code
 
     def _copy(self, dst: int, src: int, size: int, kind: Any) -> Any:
+        """Copy memory, and return the error code."""
         for address, is_device in ((dst, kind in (1, 3)), (src, kind in (2, 3))):
             if is_device and self._span(address, size) is None:
                 return cudaError_t.cudaErrorInvalidValue
@@ -340,19 +369,23 @@ class FakeCudart:
     # Streams, events, graphs.
 
     def cudaStreamCreate(self) -> tuple[Any, ...]:
+        """Create a stream; return the status and its handle."""
         answer = self._answer("cudaStreamCreate", 0)
         return answer if answer[0] else (OK, self._new_stream())
 
     def cudaStreamCreateWithFlags(self, flags: int) -> tuple[Any, ...]:
+        """Create a stream; return the status and its handle."""
         answer = self._answer("cudaStreamCreateWithFlags", 0)
         return answer if answer[0] else (OK, self._new_stream())
 
     def _new_stream(self) -> int:
+        """Create a stream, and return its handle."""
         handle = next(self._handles)
         self._streams[handle] = FakeStream()
         return handle
 
     def cudaStreamDestroy(self, stream: int) -> tuple[Any, ...]:
+        """Destroy a stream, and return the status."""
         if int(stream) not in self._streams:
             return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
         self.drain(stream)
@@ -360,6 +393,7 @@ class FakeCudart:
         return self._answer("cudaStreamDestroy")
 
     def cudaStreamSynchronize(self, stream: int) -> tuple[Any, ...]:
+        """Run the work of a stream, and return the status."""
         if int(stream) not in self._streams:
             return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
         if self.is_capturing(stream):
@@ -369,9 +403,11 @@ class FakeCudart:
         return self._answer("cudaStreamSynchronize")
 
     def cudaStreamWaitEvent(self, stream: int, event: int, flags: int) -> tuple[Any, ...]:
+        """Make a stream wait for an event, and return the status."""
         return self._answer("cudaStreamWaitEvent")
 
     def cudaEventCreate(self) -> tuple[Any, ...]:
+        """Create an event; return the status and its handle."""
         answer = self._answer("cudaEventCreate", 0)
         if answer[0]:
             return answer
@@ -380,10 +416,12 @@ class FakeCudart:
         return OK, handle
 
     def cudaEventRecord(self, event: int, stream: int) -> tuple[Any, ...]:
+        """Record an event on a stream, and return the status."""
         if int(stream) not in self._streams:
             return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
 
         def record() -> None:
+            """Store the time of the event."""
             if event in self._events:
                 self._events[event] = self.clock
 
@@ -391,16 +429,19 @@ class FakeCudart:
         return self._answer("cudaEventRecord")
 
     def cudaEventElapsedTime(self, start: int, end: int) -> tuple[Any, ...]:
+        """Return the status, and the milliseconds between two events."""
         first, last = self._events[start], self._events[end]
         if first is None or last is None:
             return self._refuse(cudaError_t.cudaErrorNotReady, 1)
         return self._answer("cudaEventElapsedTime", last - first)
 
     def cudaEventDestroy(self, event: int) -> tuple[Any, ...]:
+        """Destroy an event, and return the status."""
         del self._events[event]
         return self._answer("cudaEventDestroy")
 
     def cudaStreamBeginCapture(self, stream: int, mode: Any) -> tuple[Any, ...]:
+        """Start the capture of a stream, and return the status."""
         assert isinstance(mode, cudaStreamCaptureMode)
         answer = self._answer("cudaStreamBeginCapture")
         if not answer[0]:
@@ -408,6 +449,7 @@ class FakeCudart:
         return answer
 
     def cudaStreamEndCapture(self, stream: int) -> tuple[Any, ...]:
+        """End the capture of a stream; return the status and the graph."""
         target = self._streams[int(stream)]
         captured, target.captured = target.captured, None
         if target.is_invalid or captured is None:
@@ -418,6 +460,7 @@ class FakeCudart:
         return self._answer("cudaStreamEndCapture", handle)
 
     def cudaGraphInstantiate(self, graph: int, flags: int) -> tuple[Any, ...]:
+        """Instantiate a graph; return the status and its handle."""
         answer = self._answer("cudaGraphInstantiate", 0)
         if answer[0]:
             return answer
@@ -426,14 +469,17 @@ class FakeCudart:
         return OK, handle
 
     def cudaGraphDestroy(self, graph: int) -> tuple[Any, ...]:
+        """Destroy a graph, and return the status."""
         del self._graphs[graph]
         return self._answer("cudaGraphDestroy")
 
     def cudaGraphExecDestroy(self, graph: int) -> tuple[Any, ...]:
+        """Destroy an instantiated graph, and return the status."""
         del self._graphs[graph]
         return self._answer("cudaGraphExecDestroy")
 
     def cudaGraphLaunch(self, graph: int, stream: int) -> tuple[Any, ...]:
+        """Add the work of a graph to a stream, and return the status."""
         for work in self._graphs[graph]:
             self.enqueue(stream, work)
         return self._answer("cudaGraphLaunch")

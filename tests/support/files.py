@@ -11,6 +11,6 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def copy_script(name: str, destination: Path) -> None:
-    """Copy ``scripts/<name>`` to the file `destination`, whose folder is made if need be."""
+    """Copy `scripts/<name>` to a file, and create its folder if needed."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_SCRIPTS / name, destination)

@@ -88,6 +88,7 @@ class Interpreter:
     """
 
     def __init__(self, *, imports_all: bool = False) -> None:
+        """Start an interpreter that forks servers."""
         self.settings = _settings(os.environ)
         self.control, there = socket.socketpair()
         with there:
@@ -108,6 +109,7 @@ class ForkServer:
     """What runs commands in forks of an interpreter."""
 
     def __init__(self, interpreter: Interpreter) -> None:
+        """Start a server as a fork of an interpreter."""
         self._settings = interpreter.settings
         here, there = socket.socketpair()
         with here, there:
@@ -126,8 +128,10 @@ class ForkServer:
         *,
         merged: bool = False,
     ) -> Ended:
-        """Run ``polygraphy ...``, ``pytest ...``, ``-c CODE ...`` or ``/path/program.py ...`` in a
-        folder, without standard input.
+        """Run a command in a folder without standard input; return its exit code and output.
+
+        Commands are ``polygraphy ...``, ``pytest ...``, ``-c CODE ...`` or ``/path/program.py
+        ...``.
 
         What it prints may come merged, all as output, in the order in which a terminal shows it.
         """
@@ -152,13 +156,13 @@ class ForkServer:
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are read when something is imported, and not once more."""
+    """Return the variables that are read at import, and not again."""
     read = {k: v for k, v in environment.items() if k.startswith(("POLYGRAPHY_", "PYTHON"))}
     return {name: value for name, value in read.items() if name not in _READ_AGAIN}
 
 
 def _wait(control: socket.socket, imports_all: bool) -> None:
-    """Import what commands share, then fork a server for each client, until there are no more."""
+    """Import shared modules, then fork a server for each client until the last one."""
     control.set_inheritable(False)
     os.dup2(2, 1)  # Imported modules may write output.
     sys.path[0] = str(Path(__file__).parents[2])
@@ -179,7 +183,7 @@ def _wait(control: socket.socket, imports_all: bool) -> None:
 
 
 def import_everything() -> None:
-    """Import all modules of this package, and other costly ones, for all forks of this process."""
+    """Import all modules of this package and other slow ones, for all forks."""
     packages = import_module("polygraphy").__path__
     names = [found.name for found in walk_packages(packages, "polygraphy.", lambda name: None)]
     _import([name for name in names if not name.startswith(_NOT_OF_COMMANDS)])
@@ -217,6 +221,7 @@ class _Worker:
     """A fork that runs one command after another, until one leaves more behind than is restored."""
 
     def __init__(self) -> None:
+        """Start a worker process."""
         here, there = socket.socketpair()
         state = import_module("tests.support.process_state").ProcessState()
         gc.freeze()
@@ -246,7 +251,7 @@ class _Worker:
 
 
 def _run_several(channel: socket.socket, state: Any) -> NoReturn:
-    """Run the commands that come, and end this process when it cannot run another one."""
+    """Run commands in this process until one leaves it unusable, then exit."""
     imported, logger = len(sys.modules), import_module("polygraphy.logger").G_LOGGER
     code, stays = 1, True
     try:
@@ -289,6 +294,7 @@ def _run_in_a_fork(line: str) -> tuple[int, list[str]]:
 
 
 def _run(request: dict[str, Any], report: int) -> NoReturn:
+    """Run a command in this process, report its exit code, and exit."""
     code, imported = 1, len(sys.modules)
     try:
         _enter(request)
@@ -334,11 +340,12 @@ def _enter(request: dict[str, Any]) -> None:
 
 
 def _shared_modules() -> list[str]:
-    """Return the names of the modules here that the server imports, too."""
+    """Return the names of imported modules that the server imports too."""
     return [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
 
 
 def _code_of(words: list[str]) -> int:
+    """Run a command, and return its exit code."""
     sys.argv[:] = words
     try:
         if words[0] in ("polygraphy", "pytest"):
@@ -365,7 +372,7 @@ def _code_of(words: list[str]) -> int:
 
 
 def _fill_caches() -> None:
-    """Compute what each command would compute again: up to 5% of the CPU time of a small one."""
+    """Compute what each command would compute again, about 5% of a small one."""
     # Fills the list of all operators.
     import_module("onnx.reference.ops").load_op("", "Identity", 14)
     environment = import_module("polygraphy.codegen.render")._shared()
@@ -381,6 +388,7 @@ def _fill_caches() -> None:
 
 
 def _import(names: Sequence[str]) -> None:
+    """Import modules, and ignore those that fail."""
     for name in names:
         if name not in sys.modules and not name.endswith("__main__"):
             with suppress(Exception):

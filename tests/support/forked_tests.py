@@ -28,14 +28,14 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare how many processes run tests."""
+    """Add the option for the number of processes."""
     group = parser.getgroup("forked tests")
     group.addoption("--forks", type=int, default=0, metavar="NUMBER", help="run tests in forks")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run the tests in forks, if there shall be some."""
+    """Run the tests in forks if the option asks for it; return True, otherwise None."""
     number = session.config.getoption("--forks")
     if sys.platform in ("win32", "darwin"):  # On macOS, system frameworks do not work after a fork.
         return None
@@ -65,6 +65,7 @@ class _Loop:
     """What hands out tests, and reports their results as if they had run here."""
 
     def __init__(self, session: pytest.Session) -> None:
+        """Collect the tests of a session by module."""
         self._session = session
         self._config = session.config
         self._modules = deque(_positions_by_module(session.items))
@@ -72,7 +73,7 @@ class _Loop:
         self._started = 0
 
     def run(self, number: int) -> None:
-        """Run all tests in that many processes."""
+        """Run all tests in a number of processes."""
         self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         try:
             for _ in range(number):
@@ -89,7 +90,7 @@ class _Loop:
                 os.waitpid(fork.pid, 0)
 
     def _start(self, left: Sequence[int] = ()) -> None:
-        """Start a process, which runs the tests that another one left and then further modules."""
+        """Start a process that first runs the remaining tests of another one."""
         here, there = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -104,6 +105,7 @@ class _Loop:
         self._forks[here] = _Fork(pid, here, deque(left))
 
     def _listen_to(self, fork: _Fork) -> None:
+        """Receive the results of a test from a process, and report them."""
         results: _Results | str | None = "end"
         with suppress(EOFError, ConnectionResetError):
             results = fork.connection.recv()
@@ -126,7 +128,7 @@ class _Loop:
         self._report(item, [restore(config=self._config, data=data) for data in results.reports])
 
     def _bury(self, fork: _Fork) -> None:
-        """Report the test that ended a process as failed, and have another process go on."""
+        """Report the test that ended a process as failed, and start another process."""
         del self._forks[fork.connection]
         code = os.waitstatus_to_exitcode(os.waitpid(fork.pid, 0)[1])
         if code == 0 and not fork.expected:
@@ -141,6 +143,7 @@ class _Loop:
         self._start(fork.expected)
 
     def _report(self, item: pytest.Item, reports: list[pytest.TestReport]) -> None:
+        """Report the results of a test to pytest; raise if the session must stop."""
         hook = self._config.hook
         for report in reports:
             hook.pytest_runtest_logreport(report=report)
@@ -152,6 +155,7 @@ class _Loop:
 
 
 def _positions_by_module(items: list[pytest.Item]) -> Iterator[list[int]]:
+    """Yield the positions of the tests of each module."""
     for _, positions in groupby(range(len(items)), lambda at: items[at].path):
         yield list(positions)
 
@@ -160,6 +164,7 @@ class _Recorder:
     """A plugin that keeps what a test reports until it is sent."""
 
     def __init__(self, config: pytest.Config) -> None:
+        """Start without reports."""
         self._config = config
         self.results = _Results([], [])
 
@@ -171,7 +176,7 @@ class _Recorder:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
     ) -> None:
-        """Keep a warning, of a class that each process knows."""
+        """Keep a warning if every process knows its class."""
         known = next(kind for kind in warning_message.category.__mro__ if _is_known(kind))
         message = {
             "message": known(str(warning_message.message)),
@@ -184,6 +189,7 @@ class _Recorder:
 
 
 def _is_known(kind: type) -> bool:
+    """Return whether every process knows a class: it is builtin or one of pytest."""
     return kind.__module__ == "builtins" or isinstance(getattr(pytest, kind.__name__, None), type)
 
 
@@ -191,11 +197,12 @@ class _Silent:
     """What stands for pytest's terminal in a process that does not write to it."""
 
     def __init__(self, config: pytest.Config) -> None:
+        """Store the settings."""
         self._tw = config.get_terminal_writer()
 
 
 def _serve(session: pytest.Session, connection: Connection, todo: deque[int]) -> NoReturn:
-    """Run tests until there are none left, then end this process."""
+    """Run tests until none are left, then exit."""
     code = 1
     try:
         recorder = _Recorder(session.config)
@@ -219,7 +226,7 @@ def _serve(session: pytest.Session, connection: Connection, todo: deque[int]) ->
 
 
 def _fill(todo: deque[int], connection: Connection, session: pytest.Session) -> pytest.Item | None:
-    """Return the next test, or None if there is none; get the tests of another module if needed."""
+    """Return the next test, or None; request the tests of another module if needed."""
     if not todo:
         connection.send(None)
         todo.extend(connection.recv())

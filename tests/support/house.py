@@ -30,13 +30,13 @@ class Method:
 
     @property
     def is_declared(self) -> bool:
-        """Whether it is one of a protocol."""
+        """Return whether the method belongs to a protocol."""
         return "Protocol" in self.bases
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Return the syntax trees of published modules and of those with classes, by path."""
+    """Return the syntax trees of modules with published names or classes, by path."""
     paths = sorted(path for path in ROOT.rglob("*.py") if "compiled" not in path.parts)
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     gc.disable()  # All trees remain, so the garbage collector would only waste time.
@@ -52,11 +52,12 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def methods() -> list[Method]:
-    """Return the public methods of the public classes."""
+    """Return the public methods of public classes."""
     return [method for path, tree in modules().items() for method in _methods(path, tree)]
 
 
 def _methods(path: str, tree: ast.Module) -> Iterator[Method]:
+    """Yield the methods of the classes in a file."""
     for owner in tree.body:
         if not isinstance(owner, ast.ClassDef):
             continue
@@ -86,6 +87,7 @@ def _is_declared_here(node: ast.FunctionDef) -> bool:
 
 
 def _name(base: ast.expr) -> str:
+    """Return the name of a base class; empty if it is not a name."""
     while isinstance(base, ast.Subscript):
         base = base.value
     return base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
@@ -93,7 +95,7 @@ def _name(base: ast.expr) -> str:
 
 @cache
 def bases_of(owner: str) -> frozenset[str]:
-    """Return the names of all classes that one derives from."""
+    """Return the names of all base classes of a class."""
     found: set[str] = set()
     pending = [owner]
     direct = _direct_bases()
@@ -107,6 +109,7 @@ def bases_of(owner: str) -> frozenset[str]:
 
 @cache
 def _direct_bases() -> dict[str, set[str]]:
+    """Return the names of the direct base classes of each class."""
     direct: dict[str, set[str]] = {}
     for tree in modules().values():
         for node in _statements(tree):
@@ -116,7 +119,7 @@ def _direct_bases() -> dict[str, set[str]]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below a node, without looking into expressions."""
+    """Yield the statements below a node, without those in expressions."""
     for name in ("body", "handlers", "orelse", "finalbody", "cases"):
         for inner in getattr(node, name, ()):
             yield inner
@@ -133,9 +136,10 @@ def _documented() -> dict[str, list[Method]]:
     return found
 
 
-def said_above(method: Method) -> list[str]:
-    """Return what base classes, and protocols with a method of this name that takes the same, say
-    about a method.
+def inherited_docstrings(method: Method) -> list[str]:
+    """Return the docstrings of a method in base classes and matching protocols.
+
+    A protocol matches if its method has the same name and arguments.
     """
     bases = bases_of(method.owner)
     return [
@@ -163,8 +167,8 @@ _INSIDE = {
 
 
 @cache
-def published() -> frozenset[str]:
-    """Return the names that the published modules name, and those of the fakes."""
+def published_names() -> frozenset[str]:
+    """Return the names in published modules, and those of the fakes."""
     found: set[str] = set()
     for path, tree in modules().items():
         if path.startswith("adapters/fake/"):

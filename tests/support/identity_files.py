@@ -28,5 +28,5 @@ def build(folder: Path) -> None:
 
 
 def build_calibration_example(folder: Path) -> None:
-    """Write example.py with `calib_data`, which a command run elsewhere names by its path."""
+    """Write example.py with `calib_data`, for commands that run in another folder."""
     copy_script("identity_calibration_example.py", folder / "example.py")

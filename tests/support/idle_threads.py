@@ -16,8 +16,9 @@ _ENTRY = "session.intra_op.allow_spinning"
 
 
 def let_threads_sleep() -> None:
-    """Create all sessions of this process, and of its forks, with one thread, or with as many as a
-    test asks for, which sleep.
+    """Create all sessions with one thread, or with threads that sleep when idle.
+
+    This holds for this process and its forks. A test can ask for more threads.
     """
     try:
         import onnxruntime
@@ -28,6 +29,7 @@ def let_threads_sleep() -> None:
     def create_with_sleeping_threads(
         self: Any, model: Any, sess_options: Any = None, *args: Any, **options: Any
     ) -> None:
+        """Create a session with sleeping threads."""
         settings = onnxruntime.SessionOptions() if sess_options is None else sess_options
         try:
             settings.get_session_config_entry(_ENTRY)

@@ -18,9 +18,10 @@ from tests.acceptance.conftest import Done
 def polygraphy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Done]:
-    """Return a function that runs a command line."""
+    """Return a function that runs a command line in this process."""
 
     def run(command: str, *, cwd: Path | None = None) -> Done:
+        """Run a command line, and return its exit code and output."""
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         if cwd is not None:
             monkeypatch.chdir(cwd)

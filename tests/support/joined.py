@@ -23,28 +23,31 @@ node = helper.make_node
 
 
 def _weight(*shape: int, size: float = 0.3) -> np.ndarray[Any, Any]:
+    """Return random weights of a shape."""
     return (np.random.RandomState(sum(shape)).randn(*shape) * size).astype(np.float32)
 
 
 def _wrong(weight: np.ndarray[Any, Any], error: float) -> np.ndarray[Any, Any]:
-    """Change what a few columns are computed with."""
+    """Return a weight with an error in a few columns."""
     weight[2, -2:] += np.float32(error)
     return weight
 
 
 def _numbers(*each: float) -> np.ndarray[Any, Any]:
+    """Return numbers as a float32 array."""
     return np.array(each, np.float32)
 
 
 def _graph(
     nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any], shape: Sequence[Any], rows: Any
 ) -> onnx.ModelProto:
+    """Return a model with one input and one output."""
     inputs, outputs = [value("x", [rows, 16])], [value("output", shape)]
     return make("joined", nodes, inputs, outputs, weights=weights)
 
 
 def three_operands(error: float = 0.0) -> onnx.ModelProto:
-    """Boxes, logits and scores."""
+    """Return a model that joins boxes, logits and scores."""
     weights = {"a": _weight(16, 8), "b": _wrong(_weight(16, 6), error), "c": _weight(16, 4)}
     nodes = [
         node("MatMul", ["x", "a"], ["xa"], "boxes_matmul"),
@@ -59,7 +62,7 @@ def three_operands(error: float = 0.0) -> onnx.ModelProto:
 
 
 def along_the_batch(error: float = 0.0) -> onnx.ModelProto:
-    """Rows of two sizes, of which there are as many as the data have."""
+    """Return a model that joins large and small rows along the batch."""
     weights = {"a": _weight(16, 8), "b": _wrong(_weight(16, 8, size=0.2), error)}
     nodes = [
         node("MatMul", ["x", "a"], ["xa"], "large_matmul"),
@@ -71,7 +74,7 @@ def along_the_batch(error: float = 0.0) -> onnx.ModelProto:
 
 
 def padded_detections(error: float = 0.0) -> onnx.ModelProto:
-    """Boxes and scores, with rows of -1 behind them."""
+    """Return a model of boxes and scores, padded with rows of -1."""
     weights = {
         "a": _weight(16, 4),
         "b": _wrong(_weight(16, 2), error),
@@ -91,7 +94,7 @@ def padded_detections(error: float = 0.0) -> onnx.ModelProto:
 
 
 def cache(error: float = 0.0) -> onnx.ModelProto:
-    """Keys that are written into a cache of -1e9."""
+    """Return a model that writes keys into a cache of -1e9."""
     weights = {
         "b": _wrong(_weight(16, 8), error),
         "places": np.array([[3], [4], [9]]),
@@ -105,7 +108,7 @@ def cache(error: float = 0.0) -> onnx.ModelProto:
 
 
 def heads(error: float = 0.0) -> onnx.ModelProto:
-    """Heads of different size, stacked and transposed."""
+    """Return a model that stacks and transposes heads of different size."""
     nodes, weights = [], {"axis": np.array([1])}
     for number in range(4):
         weights[f"w{number}"] = _weight(16, 8, size=10.0 ** (2 * number - 1))
@@ -122,7 +125,7 @@ def heads(error: float = 0.0) -> onnx.ModelProto:
 
 
 def keypoints(error: float = 0.0) -> onnx.ModelProto:
-    """Coordinates and visibility."""
+    """Return a model that joins coordinates and visibility."""
     weights = {
         "a": _weight(16, 34),
         "b": _wrong(_weight(16, 17), error),
@@ -144,7 +147,7 @@ def keypoints(error: float = 0.0) -> onnx.ModelProto:
 
 
 def logits_and_logarithms(error: float = 0.0) -> onnx.ModelProto:
-    """Large logits, and logarithms of probabilities."""
+    """Return a model that joins large logits with logarithms of probabilities."""
     weights = {"a": _weight(16, 10), "b": _wrong(_weight(16, 10), 3 * error), "k": _numbers(3000)}
     nodes = [
         node("MatMul", ["x", "a"], ["xa"], "logits_matmul"),
@@ -157,7 +160,7 @@ def logits_and_logarithms(error: float = 0.0) -> onnx.ModelProto:
 
 
 def padded_by_a_constant(error: float = 0.0) -> onnx.ModelProto:
-    """Numbers between two columns of 1e7."""
+    """Return a model with outputs between two columns of 1e7."""
     weights = {
         "b": _wrong(_weight(16, 6), error),
         "pads": np.array([0, 2, 0, 2]),
@@ -171,7 +174,7 @@ def padded_by_a_constant(error: float = 0.0) -> onnx.ModelProto:
 
 
 def clipped(error: float = 0.0) -> onnx.ModelProto:
-    """Logits, of which some are suppressed by an addition and cut off."""
+    """Return a model with logits that are masked by an addition, then clipped."""
     mask = np.zeros((1, 40), np.float32)
     mask[0, ::5] = -1e30
     weights = {"b": _wrong(_weight(16, 40), error), "mask": mask, "least": np.array(-1e8, "f")}
@@ -184,7 +187,7 @@ def clipped(error: float = 0.0) -> onnx.ModelProto:
 
 
 def added_mask(error: float = 0.0) -> onnx.ModelProto:
-    """Logits, of which some are suppressed by an addition: not all of these are the same."""
+    """Return a model with logits that are masked by an addition, some of them equal."""
     mask = np.zeros((1, 40), np.float32)
     mask[0, ::5] = -1e9
     weights = {"b": _wrong(_weight(16, 40), error), "mask": mask}
@@ -196,7 +199,7 @@ def added_mask(error: float = 0.0) -> onnx.ModelProto:
 
 
 def multiplied_columns(error: float = 0.0) -> onnx.ModelProto:
-    """Boxes and scores that one Sigmoid computes, and a constant multiplies."""
+    """Return a model of boxes and scores from one Sigmoid, scaled by a constant."""
     sizes = _numbers(*[1e4] * 4, 1, 1)
     weights = {"b": _wrong(_weight(16, 6), error), "sizes": sizes}
     nodes = [
@@ -208,7 +211,7 @@ def multiplied_columns(error: float = 0.0) -> onnx.ModelProto:
 
 
 def split_and_chosen(error: float = 0.0) -> onnx.ModelProto:
-    """Channels that are split, computed apart, joined, chosen by row and flattened."""
+    """Return a model that splits channels, joins them again, selects rows and flattens."""
     weight = _weight(16, 60)
     weight[2, 4::6] += np.float32(error)
     weights = {
@@ -244,12 +247,12 @@ class Joined:
 
 
 def _two_sizes(error: float) -> dict[str, Any]:
-    """Return weights of a large and a small operand."""
+    """Return random weights of a large and a small operand by name."""
     return {"a": _weight(16, 8), "b": _wrong(_weight(16, 4), error), "k": _numbers(1e7)}
 
 
 def _joined_sizes(op: str = "Concat", **attributes: Any) -> list[onnx.NodeProto]:
-    """Return nodes that join a large and a small operand."""
+    """Return the nodes that join a large and a small operand."""
     return [
         node("MatMul", ["x", "a"], ["xa"], "large_matmul"),
         node("Mul", ["xa", "k"], ["large"], "large"),
@@ -259,14 +262,14 @@ def _joined_sizes(op: str = "Concat", **attributes: Any) -> list[onnx.NodeProto]
 
 
 def repeated(error: float = 0.0) -> onnx.ModelProto:
-    """Large and small columns, repeated along the rows."""
+    """Return a model that joins large and small columns, and repeats the rows."""
     weights = {**_two_sizes(error), "times": np.array([2, 1])}
     nodes = [*_joined_sizes(axis=1), node("Tile", ["joined", "times"], ["output"], "tile")]
     return _graph(nodes, weights, ["m", 12], 3)
 
 
 def resized(error: float = 0.0) -> onnx.ModelProto:
-    """Large and small channels of an image, whose size is doubled."""
+    """Return a model that doubles an image of large and small channels."""
     weights = {**_two_sizes(error), "scales": _numbers(1, 1, 2)}
     nodes = [
         *_joined_sizes(axis=1),
@@ -277,7 +280,7 @@ def resized(error: float = 0.0) -> onnx.ModelProto:
 
 
 def from_a_sequence(error: float = 0.0) -> onnx.ModelProto:
-    """Large and small columns that are members of a sequence."""
+    """Return a model that joins large and small columns from a sequence."""
     nodes = [
         *_joined_sizes("SequenceConstruct"),
         node("ConcatFromSequence", ["joined"], ["output"], "concat", axis=1),
@@ -286,13 +289,13 @@ def from_a_sequence(error: float = 0.0) -> onnx.ModelProto:
 
 
 def added_joins(error: float = 0.0) -> onnx.ModelProto:
-    """Large and small columns, to which others are added."""
+    """Return a model that adds numbers to large and small columns."""
     nodes = [*_joined_sizes(axis=1), node("Add", ["joined", "joined"], ["output"], "add")]
     return _graph(nodes, _two_sizes(error), [3, 12], 3)
 
 
 def in_a_branch(error: float = 0.0) -> onnx.ModelProto:
-    """Large and small columns that a branch joins."""
+    """Return a model that joins large and small columns in a branch."""
     outer = _joined_sizes(axis=1)[:3]
     branches = {}
     for name in ("then_branch", "else_branch"):
@@ -324,12 +327,12 @@ JOINED = (
 
 
 def feeds_of(*seeds: int) -> list[dict[str, Any]]:
-    """Return data for these models."""
+    """Return random input sets for the models of this module, one for each seed."""
     return [{"x": np.random.RandomState(one).randn(3, 16).astype(np.float32)} for one in seeds]
 
 
 def suppressed(error: float = 0.0, fill: float = -1e9) -> onnx.ModelProto:
-    """Logits of which every fifth column is filled with a constant."""
+    """Return a model of logits with a constant in every fifth column."""
     weight = np.random.RandomState(1).randn(16, 40).astype(np.float32) * np.float32(0.3)
     weight[3] += np.float32(error)
     mask = np.zeros((1, 40), bool)
@@ -343,7 +346,7 @@ def suppressed(error: float = 0.0, fill: float = -1e9) -> onnx.ModelProto:
 
 
 def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
-    """A detector whose boxes and scores are one output.
+    """Return a detector whose boxes and scores are one output.
 
     Args:
         quantized: ``together`` or ``apart``; in float32 by default.
@@ -352,6 +355,7 @@ def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
     rng = np.random.RandomState(0)
 
     def drawn(*shape: int, size: float) -> Any:
+        """Return random weights of a shape and size."""
         return (rng.randn(*shape) * size).astype(np.float32)
 
     weights = {
@@ -387,6 +391,7 @@ def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
     ]
 
     def pair(source: str, target: str, step: str) -> list[onnx.NodeProto]:
+        """Return the nodes of a Q/DQ pair between two tensors."""
         names = [step, "zero"]
         return [
             node("QuantizeLinear", [source, *names], [f"{source}_q"], f"q_{source}"),

@@ -66,18 +66,19 @@ def save_g2_json_files(folder: Path) -> None:
 
 
 def save_g3_json_files(folder: Path) -> None:
-    """Write custom_inputs.json, what data_loader.py yields, into `folder`."""
+    """Write custom_inputs.json, with the data of data_loader.py, into `folder`."""
     script = runpy.run_path(str(folder / "data_loader.py"))
     save_json(list(script["load_data"]()), str(folder / "custom_inputs.json"))
 
 
 def _save_all(results: RunResults, paths: Iterable[Path]) -> None:
+    """Save results to each of the paths."""
     for path in paths:
         results.save(str(path))
 
 
 def _disturbed(results: RunResults) -> RunResults:
-    """Return the first runner's iterations with every element off by a small relative error."""
+    """Return the first runner's iterations with a small relative error in each element."""
     _, iterations = next(iter(results.items()))
     disturbed = RunResults()
     disturbed.add(
@@ -91,7 +92,7 @@ def _disturbed(results: RunResults) -> RunResults:
 
 
 def _pictures(folder: Path) -> list[_FeedDict]:
-    """Return the calibration pictures, preprocessed by the group's own script."""
+    """Return the calibration images, preprocessed by the script of the group."""
     script = runpy.run_path(str(folder / "calibration_data.py"))
     paths = sorted((folder / "calibration_images").glob("*.png"))
     return [{"input": script["preprocess"](script["read_png"](path))} for path in paths]

@@ -42,7 +42,7 @@ _SEED = 20
 
 
 def value(name: str, shape: Shape, elem_type: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """Describe the tensor `name`: its element type (a ``TensorProto`` enum value) and shape."""
+    """Return the description of a tensor: its name, shape and element type."""
     return helper.make_tensor_value_info(name, elem_type, list(shape))
 
 
@@ -57,7 +57,7 @@ def make(
     ir_version: int = 8,
     domains: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """Assemble a model whose graph is called `name`, and check it.
+    """Return a checked model of nodes, whose graph has a name.
 
     Args:
         name: Name of the graph.
@@ -158,7 +158,7 @@ def mlp(*, features: int = 8, hidden: int = 16, classes: int = 4) -> onnx.ModelP
 
 
 def classifier(labels: Sequence[str] = "abc") -> onnx.ModelProto:
-    """Scores of three classes, and maps from labels to scores, as scikit-learn models return."""
+    """Return a model with scores of three classes, and maps from labels to scores."""
     model: onnx.ModelProto = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> g (float[4,3] x) => ()'
         " { s = Softmax(x) y = ai.onnx.ml.ZipMap(s) }"
@@ -220,7 +220,7 @@ def custom_op(shape: Shape = ("batch", 4)) -> onnx.ModelProto:
 
 
 def unstable() -> onnx.ModelProto:
-    """Return a model that is finite for x > 0 only; x is float32 [n].
+    """Return a model whose output is finite for x > 0 only; x is float32 [n].
 
     `log` = ln(x) is NaN for x < 0 and -Inf at 0; `reciprocal` = 1 / x is +Inf at 0.
     """
@@ -236,7 +236,7 @@ def unstable() -> onnx.ModelProto:
 
 
 def every_dtype(*, strings: bool = True) -> onnx.ModelProto:
-    """Return a model with one output per element type that ONNX Runtime hands out as NumPy.
+    """Return a model with an output of each element type that NumPy has.
 
     The input x is int32 [n]. Each output named after a type is x cast to it, of shape [n], but:
 
@@ -304,5 +304,5 @@ def bfloat16_output() -> onnx.ModelProto:
 
 
 def _gaussian(random: np.random.RandomState, *shape: int) -> npt.NDArray[np.float32]:
-    """Draw weights of standard deviation 0.5: activations neither vanish nor explode."""
+    """Return random weights of standard deviation 0.5."""
     return (0.5 * random.standard_normal(shape)).astype(np.float32)

@@ -16,20 +16,24 @@ class _Graph:
     """Collects nodes and weights; every method returns the name of a tensor."""
 
     def __init__(self, seed: int) -> None:
+        """Start an empty graph with a seed."""
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self._random = np.random.default_rng(seed)
 
     def draw(self, *shape: int, scale: float) -> Array:
+        """Return a random array of a shape and scale."""
         drawn: Array = self._random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
         return drawn
 
     def weight(self, array: npt.NDArray[np.generic]) -> str:
+        """Add a weight, and return its name."""
         name = f"weight_{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
     def add(self, op: str, *inputs: str, **attributes: object) -> str:
+        """Add a node, and return the name of its output."""
         output = f"{op.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
         return output
@@ -37,6 +41,7 @@ class _Graph:
     def model(
         self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
+        """Return the model of the graph."""
         graph = helper.make_graph(self.nodes, "network", inputs, outputs, self.weights)
         opsets = [helper.make_opsetid("", 17)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -47,6 +52,7 @@ def resnet50(batch: int | str = "batch") -> onnx.ModelProto:
     graph = _Graph(seed=50)
 
     def convolved(x: str, channels: int, filters: int, kernel: int, stride: int) -> str:
+        """Add a convolution and a norm, and return the name of the output."""
         weight = graph.draw(
             filters, channels, kernel, kernel, scale=(2 / (channels * kernel**2)) ** 0.5
         )
@@ -65,6 +71,7 @@ def resnet50(batch: int | str = "batch") -> onnx.ModelProto:
         return graph.add("BatchNormalization", y, scale, shift, mean, graph.weight(ones))
 
     def block(x: str, channels: int, width: int, stride: int) -> str:
+        """Add a residual block, and return the name of its output."""
         y = graph.add("Relu", convolved(x, channels, width, 1, 1))
         y = graph.add("Relu", convolved(y, width, width, 3, stride))
         y = convolved(y, width, 4 * width, 1, 1)
@@ -92,26 +99,31 @@ def resnet50(batch: int | str = "batch") -> onnx.ModelProto:
 def encoder(
     layers: int = 4, width: int = 256, heads: int = 4, vocabulary: int = 1000
 ) -> onnx.ModelProto:
-    """Return an encoder: tokens int64 [batch, length] -> y float32 [batch, length, width]. BERT-base
-    has 12 layers of 768, 12 heads and 30522 tokens: 108 million parameters.
+    """Return an encoder: tokens int64 [batch, length] -> y float32 [batch, length, width].
+
+    BERT-base has 12 layers of 768, 12 heads and 30522 tokens: 108 million parameters.
     """
     graph = _Graph(seed=12)
     size = width // heads
 
     def normalized(x: str) -> str:
+        """Add a LayerNormalization, and return the name of its output."""
         ones = graph.weight(np.ones(width, np.float32))
         zeros = graph.weight(np.zeros(width, np.float32))
         return graph.add("LayerNormalization", x, ones, zeros, axis=-1, epsilon=1e-5)
 
     def dense(x: str, wide: int, narrow: int) -> str:
+        """Add a linear layer, and return the name of its output."""
         y = graph.add("MatMul", x, graph.weight(graph.draw(wide, narrow, scale=wide**-0.5)))
         return graph.add("Add", y, graph.weight(graph.draw(narrow, scale=0.02)))
 
     def split(x: str, order: list[int]) -> str:
+        """Split a tensor into heads, and return the name of the result."""
         shape = graph.weight(np.array([0, 0, heads, size], np.int64))
         return graph.add("Transpose", graph.add("Reshape", x, shape), perm=order)
 
     def attention(x: str) -> str:
+        """Add self-attention, and return the name of its output."""
         query = split(dense(x, width, width), [0, 2, 1, 3])
         key = split(dense(x, width, width), [0, 2, 3, 1])
         value = split(dense(x, width, width), [0, 2, 1, 3])
@@ -122,6 +134,7 @@ def encoder(
         return dense(graph.add("Reshape", mixed, shape), width, width)
 
     def activated(x: str) -> str:
+        """Add a Gelu of single operators, and return the name of its output."""
         half = graph.weight(np.array(2**-0.5, np.float32))
         one = graph.weight(np.array(1, np.float32))
         bell = graph.add("Add", graph.add("Erf", graph.add("Mul", x, half)), one)

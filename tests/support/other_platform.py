@@ -43,7 +43,7 @@ _OTHER_PACKAGES = ("tensorrt", "tensorflow", "torch", "openvino", "ray", "lpips"
 
 
 def become(system: str) -> None:
-    """Take away what a system does not have."""
+    """Remove functions that a system does not have from this process."""
     if system == "windows":  # filelock checks for the module when it is imported.
         sys.modules["fcntl"] = None  # type: ignore[assignment]
     for name in _FOREIGN:
@@ -62,6 +62,7 @@ def become(system: str) -> None:
     stat = os.stat
 
     def stat_without_proc(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        """Return the status of a path, unless it is in the hidden folder."""
         _refuse("open", (path,))
         return stat(path, *arguments, **options)
 
@@ -79,8 +80,9 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def import_all() -> list[str]:
-    """Import every module of the package; return what fails, except for other packages that are
-    not installed.
+    """Import every module of the package; return those that fail, one line each.
+
+    Modules whose packages are not installed do not count.
     """
     import polygraphy
 
@@ -109,6 +111,7 @@ def run(command: list[str]) -> int:
 
 
 def _raise_exit(code: int) -> NoReturn:
+    """Raise SystemExit with a code."""
     raise SystemExit(code)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-__all__ = ["NOISE", "PACKAGES", "Block", "blocks_of", "is_said", "rewritten"]
+__all__ = ["NOISE", "PACKAGES", "Block", "blocks_of", "is_said", "rewrite_page"]
 
 PACKAGES = {
     "": (),
@@ -81,7 +81,7 @@ class Block:
     line: int
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """Return each command, with what it is said to print."""
+        """Yield each command of the block, and the output that the page shows."""
         for found in _COMMAND.finditer(self.text):
             yield found["typed"].replace("\\\n", ""), found["printed"]
 
@@ -99,8 +99,8 @@ def blocks_of(page: Path) -> list[Block]:
     return blocks
 
 
-def rewritten(page: Path, answers: Mapping[tuple[int, int], str]) -> None:
-    """Write what commands print into a page.
+def rewrite_page(page: Path, answers: Mapping[tuple[int, int], str]) -> None:
+    """Write the output of commands into a page.
 
     Args:
         page: is changed.
@@ -108,34 +108,41 @@ def rewritten(page: Path, answers: Mapping[tuple[int, int], str]) -> None:
     """
     text = page.read_text(encoding="utf-8")
 
-    def of_block(block: re.Match[str]) -> str:
+    def rewrite_block(block: re.Match[str]) -> str:
+        """Return a block with the new output of its commands."""
         line = _line(text, block)
         numbers = count()
 
-        def of_command(found: re.Match[str]) -> str:
+        def rewrite_command(found: re.Match[str]) -> str:
+            """Return a command with its new output."""
             printed = answers.get((line, next(numbers)))
             return found[0] if printed is None else f"$ {found['typed']}\n{printed}"
 
         if block["language"] != "console":
             return block[0]
         start = block.start("text") - block.start()
-        done = _COMMAND.sub(of_command, block["text"])
+        done = _COMMAND.sub(rewrite_command, block["text"])
         return block[0][:start] + done + block[0][start + len(block["text"]) :]
 
-    page.write_text(_BLOCK.sub(of_block, text), encoding="utf-8")
+    page.write_text(_BLOCK.sub(rewrite_block, text), encoding="utf-8")
 
 
 def _line(text: str, block: re.Match[str]) -> int:
+    """Return the number of the line at which a block starts."""
     return text.count("\n", 0, block.start()) + 1
 
 
 def is_said(said: str, printed: str) -> bool:
-    """Return whether a text is what a page says: words alike, numbers close, any time and path."""
+    """Return whether a printed text is the one of a page.
+
+    Words must be equal, numbers close. Times and paths can differ.
+    """
     expected, found = (_lines(text) for text in (said, printed))
     return _matches(expected, found)
 
 
 def _matches(expected: list[str], found: list[str]) -> bool:
+    """Return whether printed lines are the expected ones; `...` stands for any lines."""
     if not expected:
         return not found
     first, *rest = expected
@@ -145,6 +152,7 @@ def _matches(expected: list[str], found: list[str]) -> bool:
 
 
 def _lines(text: str) -> list[str]:
+    """Return the lines of a text that are not empty, with variable parts masked."""
     for pattern, name in _MASKS:
         text = pattern.sub(name, text)
     lines = (" ".join(line.split()) for line in text.splitlines())
@@ -152,6 +160,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _is_line(said: str, printed: str) -> bool:
+    """Return whether two lines are equal, except for close numbers."""
     if _NUMBER.sub("0", said) != _NUMBER.sub("0", printed):
         return False
     pairs = zip(_NUMBER.finditer(said), _NUMBER.finditer(printed))
@@ -159,6 +168,7 @@ def _is_line(said: str, printed: str) -> bool:
 
 
 def _is_number(said: str, printed: str, after: str) -> bool:
+    """Return whether two numbers are close, given the text after them."""
     one, other = (float(text.replace(",", "")) for text in (said, printed))
     if one == other:
         return True

@@ -20,12 +20,12 @@ class CountingParty(OnnxrtParty):
     """ONNX Runtime, which counts what it loads in this process."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with no loaded models."""
         super().__init__()
         self.loads = 0
 
     def load(self, *given: Any, **options: Any) -> Any:
-        """Load and count a model."""
+        """Load a model, count it, and return a function from inputs to outputs."""
         self.loads += 1
         return super().load(*given, **options)
 
@@ -40,7 +40,7 @@ class DeviceParty(OnnxrtParty):
     crashes_at = "Sinh"
 
     def load(self, model: Any, **options: Any) -> Any:
-        """Load a model, unless the process is one of pytest."""
+        """Load a model in a process that is not pytest's; return a function for it."""
         assert "pytest" not in sys.modules, "not a new process"
         if any(node.op_type == self.crashes_at for node in model.graph.node):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -66,11 +66,12 @@ class WrongRewriter:
     options: dict[str, Any] = {}
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
-        """Say which passes have to be switched off together, and whether it refuses instead."""
+        """Store the passes that cause the fault together, and whether models are rejected."""
         self._guilty, self._refuses = set(guilty), refuses
         self.loads = 0
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function from inputs to outputs of the rewritten model."""
         self.loads += 1
         made = model if plain else self.runtime_graph(model, without=without)
         return OnnxParty().load(made)
@@ -78,6 +79,7 @@ class WrongRewriter:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
+        """Return the rewritten model; the original without the guilty passes."""
         if self._guilty <= set(without):
             return model
         made = onnx.ModelProto()
@@ -95,6 +97,7 @@ class WrongRewriter:
         return made
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that switch passes off."""
         return {"plain": True} if plain else {"without": tuple(sorted(without))}
 
 
@@ -107,14 +110,14 @@ class CrashingParty(WrongRewriter):
     passes = ("WidenFusion",)
 
     def __init__(self) -> None:
-        """Note which process must not end."""
+        """Store the process that must not end."""
         super().__init__(self.passes)
         self._tests = os.getpid()
 
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
-        """Crash, or return the model."""
+        """Return the model, or crash in a process that may end."""
         kinds = {weight.data_type for weight in model.graph.initializer}
         if TensorProto.FLOAT16 in kinds and not set(self.passes) <= set(without):
             assert os.getpid() != self._tests, "the crash would have ended the diagnosis"

@@ -40,5 +40,6 @@ def write_png(path: Path, pixels: npt.NDArray[np.uint8]) -> None:
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
+    """Return a chunk of a PNG file: length, kind, content and checksum."""
     checksum = zlib.crc32(kind + content)
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)

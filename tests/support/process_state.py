@@ -34,6 +34,7 @@ class ProcessState:
     """
 
     def __init__(self) -> None:
+        """Store the state of the process."""
         self._bound = {name: getattr(sys, name) for name in _BOUND}
         self._path, self._finders = sys.path[:], sys.meta_path[:]
         self._filters = warnings.filters[:]
@@ -42,7 +43,7 @@ class ProcessState:
         self._containers = [(value, value.copy()) for value in _module_containers()]
 
     def restore(self) -> bool:
-        """Restore all that a command has changed; return whether the process may run another one."""
+        """Restore the state; return whether the process may run another command."""
         if len(sys.modules) > self.modules or _has_children():
             return False
         if any(thread.name not in _THREADS for thread in threading.enumerate()):
@@ -65,11 +66,12 @@ class ProcessState:
 
     @staticmethod
     def keep_collecting_garbage() -> None:
-        """Have commands that end leave their garbage to the collector."""
+        """Let commands that end leave their garbage to the collector."""
         gc.freeze = lambda: None  # type: ignore[assignment]
 
 
 def _module_containers() -> list[Any]:
+    """Return the lists, sets and dictionaries of the modules of this package."""
     return [
         value
         for module_name, module in sys.modules.items()
@@ -80,4 +82,5 @@ def _module_containers() -> list[Any]:
 
 
 def _has_children() -> bool:
+    """Return whether this process has child processes."""
     return any(path.read_text() for path in Path("/proc/self/task").glob("*/children"))

@@ -17,17 +17,16 @@ VERSION = f"Polygraphy | Version: {__version__} | Path: {polygraphy.__path__}\n"
 
 
 def facts_of(program: str) -> set[str]:
-    """Return the calls of a program and what it gives names to, as source, each by itself: ``_``
-    stands for a call within it, and for a variable.
+    """Return each call and assignment of a program as source.
+
+    ``_`` stands for a call within it, and for a variable.
     """
     said = (ast.unparse(fact) for fact in _facts(ast.parse(program)))
     return {fact for fact in said if not fact.endswith(" = _")}
 
 
 def constants_of(fact: str) -> set[str]:
-    """Return the constants in a fact, the members of enumerations, and the words of commands, as
-    source.
-    """
+    """Return the constants in a fact as source: literals, members of enumerations, words."""
     nodes = list(ast.walk(ast.parse(fact)))
     words = (
         shlex.split(node.args[0].value)
@@ -44,6 +43,7 @@ def constants_of(fact: str) -> set[str]:
 
 
 def _facts(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield each call and assignment as a syntax tree, with masked parts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.Call(
@@ -59,11 +59,12 @@ def _facts(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _copy(node: ast.expr) -> ast.expr:
+    """Return a copy of a syntax tree."""
     return copy.deepcopy(node)
 
 
 def _function(node: ast.expr) -> ast.expr:
-    """Return what is called; a method of a call's result is one of ``_``."""
+    """Return the called function; for a method of a call's result, a method of ``_``."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
         return ast.Attribute(ast.Name("_"), node.attr)
     return node
@@ -73,10 +74,13 @@ class _Masked(ast.NodeTransformer):
     """Puts ``_`` in place of calls and variables."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Return `_` for a nested call."""
         return ast.Name("_")
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return a name of a constant unchanged, and `_` for a variable."""
         return node if node.id.isupper() and node.id != "MODEL" else ast.Name("_")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Return an attribute unchanged."""
         return node

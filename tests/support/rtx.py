@@ -16,7 +16,7 @@ __all__ = ["dtypes", "mlp_path", "output_names", "rtx"]
 
 @pytest.fixture
 def rtx() -> Iterator[Any]:
-    """Make TensorRT-RTX the TensorRT in use; skip where it is not installed."""
+    """Use TensorRT-RTX as TensorRT, and yield its module; skip if it is not installed."""
     module = pytest.importorskip("tensorrt_rtx")
     with use_module(module):
         yield module

@@ -23,10 +23,12 @@ class _Nodes:
     """Collects nodes; every weight is a Constant node in front of its reader."""
 
     def __init__(self) -> None:
+        """Start without nodes."""
         self.listed: list[onnx.NodeProto] = []
         self._random = np.random.default_rng(0)
 
     def constant(self, name: str, value: Any) -> str:
+        """Add a constant, and return its name."""
         tensor = numpy_helper.from_array(np.asarray(value), name)
         self.listed.append(
             helper.make_node("Constant", [], [name], name=f"make_{name}", value=tensor)
@@ -34,10 +36,12 @@ class _Nodes:
         return name
 
     def weight(self, name: str, *shape: int) -> str:
+        """Add a random weight, and return its name."""
         values = self._random.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[-1])
         return self.constant(name, values.astype(np.float32))
 
     def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         self.listed.append(
             helper.make_node(op, inputs, [output], name=f"{op}_{output}", **attributes)
         )
@@ -45,8 +49,9 @@ class _Nodes:
 
 
 def shipped() -> onnx.ModelProto:
-    """Return the model: ``audio`` float32 (?, ?), ``ids`` int64 (batch, words) -> ``probabilities``
-    and ``state``.
+    """Return a model that classifies audio with text.
+
+    ``audio`` float32 (?, ?), ``ids`` int64 (batch, words) -> ``probabilities`` and ``state``.
     """
     nodes = _Nodes()
     _sound(nodes)
@@ -69,7 +74,7 @@ def shipped() -> onnx.ModelProto:
 
 
 def _sound(nodes: _Nodes) -> None:
-    """Pad, convolve and normalize the audio, and run an LSTM over it."""
+    """Add nodes that pad, convolve and normalize the audio, and an LSTM."""
     pads = nodes.constant("pads", np.array([0, 2, 0, 2], np.int64))
     nodes.add("Pad", ["audio", pads], "padded", mode="reflect")
     nodes.add("Unsqueeze", ["padded"], "channel", axes=[1])
@@ -93,7 +98,7 @@ def _sound(nodes: _Nodes) -> None:
 
 
 def _words(nodes: _Nodes) -> None:
-    """Look the words up and take the largest of each feature."""
+    """Add nodes that look up the words, and take the largest value of each feature."""
     table = nodes.weight("table", _WORDS, _HIDDEN)
     nodes.add("Gather", [table, "ids"], "embedded", axis=0)
     nodes.add("Transpose", ["embedded"], "by_feature", perm=[0, 2, 1])
@@ -102,7 +107,7 @@ def _words(nodes: _Nodes) -> None:
 
 
 def _branches(nodes: _Nodes) -> None:
-    """Classify with one of two matrices, after the length of the audio."""
+    """Add an If that classifies with one of two matrices, by the length of the audio."""
     nodes.add("Shape", ["audio"], "shape")
     one = nodes.constant("one", np.array(1, np.int64))
     nodes.add("Gather", ["shape", one], "length", axis=0)

@@ -10,5 +10,5 @@ __all__ = ["send_later"]
 
 
 def send_later(seconds: float, number: int = signal.SIGINT) -> None:
-    """Send this process a signal, ctrl-C unless another is named, when some time has passed."""
+    """Send a signal, by default ctrl-C, to this process after some seconds."""
     threading.Timer(seconds, os.kill, (os.getpid(), number)).start()

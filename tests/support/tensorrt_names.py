@@ -16,21 +16,22 @@ VERSIONS: list[str] = _TABLE["versions"]
 
 
 def names_of(version: str) -> set[str]:
-    """Return what a version has: classes, ``Class.member`` and ``Enum.VALUE``."""
+    """Return the names in a version: classes, ``Class.member`` and ``Enum.VALUE``."""
     index = VERSIONS.index(version)
     return {name for name, has in _TABLE["names"].items() if has[index] == "1"}
 
 
 def keywords_of(version: str) -> set[str]:
-    """Return which keywords its functions take, as ``Class.member(keyword)``: of those functions
-    that the adapter calls with any.
+    """Return the keywords of functions in a version, as ``Class.member(keyword)``.
+
+    These are the functions that the adapter calls with keywords.
     """
     index = VERSIONS.index(version)
     return {name for name, has in _TABLE["keywords"].items() if has[index] == "1"}
 
 
 def named_module(version: str) -> ModuleType:
-    """Return a module that has the names of a version, and nothing behind them."""
+    """Return a module with the names of a version, without behavior."""
     is_rtx = version.startswith("rtx-")
     module = ModuleType("tensorrt_rtx" if is_rtx else "tensorrt")
     module.__version__ = version.removeprefix("rtx-")  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ _owner = 0
 def fork_twins(
     number: int, run: Callable[[list[str]], int], may_become: Callable[[Mapping[str, str]], bool]
 ) -> None:
-    """Fork processes that wait, for the next interpreters with this package that this one starts.
+    """Fork processes that wait to become the next interpreters with this package.
 
     Args:
         number: how many.
@@ -69,6 +69,7 @@ def fork_twins(
         """A process that is a waiting one, if that can be."""
 
         def _execute_child(self, *arguments: Any) -> None:
+            """Let a waiting process become the new interpreter; otherwise start one."""
             given = _ARGUMENTS.bind(self, *arguments).arguments
             if not (_is_ours(given["args"]) and may_become(given["env"] or os.environ)):
                 return super()._execute_child(*arguments)  # type: ignore[misc]
@@ -98,7 +99,7 @@ def fork_twins(
 
 
 def dismiss_twins() -> None:
-    """End those that still wait."""
+    """End the processes that still wait."""
     if _owner != os.getpid():
         return
     for twin in _waiting:
@@ -109,14 +110,14 @@ def dismiss_twins() -> None:
 
 
 def _is_ours(words: Any) -> bool:
-    """Return whether words start this package, and a process that waits can become that."""
+    """Return whether a command starts this package, so that a waiting process can run it."""
     if not _waiting or _owner != os.getpid():
         return False
     return words[:2] == [sys.executable, "-c"] and "polygraphy" in words[2]
 
 
 def _wait(channel: socket.socket, run: Callable[[list[str]], int]) -> NoReturn:
-    """Wait for what this process is to become, and become it."""
+    """Wait for a command, run it in this process, and exit."""
     code = 1
     try:
         os.setsid()

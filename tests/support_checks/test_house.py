@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import ROOT, methods, modules, published, said_above
+from tests.support.house import ROOT, inherited_docstrings, methods, modules, published_names
 
 MOST_LINES = 700
 MOST_MODULES = 20
@@ -101,7 +101,9 @@ def test_public_methods_are_documented_where_they_are_declared() -> None:
     missing = [
         f"{method.path}:{method.line} {method.owner}.{method.name}"
         for method in methods()
-        if not method.owner.startswith("_") and not method.docstring and not said_above(method)
+        if not method.owner.startswith("_")
+        and not method.docstring
+        and not inherited_docstrings(method)
     ]
     assert not missing, "say what it does; a method of a base class or a port need not"
 
@@ -110,8 +112,8 @@ def test_overrides_do_not_repeat_what_is_said_above() -> None:
     repeated = [
         f"{method.path}:{method.line} {method.owner}.{method.name}"
         for method in methods()
-        if method.docstring in said_above(method)
-        and not (method.is_declared or method.is_empty or method.owner in published())
+        if method.docstring in inherited_docstrings(method)
+        and not (method.is_declared or method.is_empty or method.owner in published_names())
     ]
     assert not repeated, "leave the docstring out"
 

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branc
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from tests.support.examples import scaled
-from tests.support.helpers.called_functions import OWN, block, called, model_of
+from tests.support.helpers.called_functions import OWN, block, calling_model, model_of
 from tests.support.models import value
 
 
@@ -38,7 +38,7 @@ def outputs(model: onnx.ModelProto, seed: int = 0) -> Any:
     st.integers(0, 99),
 )
 def test_the_model_stays_the_same(names: list[str], seed: int) -> None:
-    model = called(*names)
+    model = calling_model(*names)
     made = inline_functions(model)
     onnx.checker.check_model(made, full_check=True)
     assert not made.functions
@@ -55,7 +55,9 @@ def test_the_model_stays_the_same(names: list[str], seed: int) -> None:
 
 def test_nodes_are_called_by_their_calls() -> None:
     nodes = {
-        node.name: node for node in inline_functions(called("layer", "")).graph.node if node.name
+        node.name: node
+        for node in inline_functions(calling_model("layer", "")).graph.node
+        if node.name
     }
     assert {"layer/product", "layer/elu", "y/first/product", "y/second/elu"} <= nodes.keys()
     alphas = [nodes[f"{call}/elu"].attribute[0].f for call in ("layer", "y/first", "y/second")]
@@ -66,7 +68,7 @@ def test_nodes_are_called_by_their_calls() -> None:
 
 
 def test_a_model_without_functions_is_left_alone() -> None:
-    model = called("layer")
+    model = calling_model("layer")
     del model.functions[:]
     assert inline_functions(model) is model
 
@@ -84,7 +86,7 @@ def test_an_operand_may_be_left_out_or_handed_on() -> None:
 
 
 def test_a_function_of_another_opset_stays() -> None:
-    model = called("layer")
+    model = calling_model("layer")
     model.functions[0].CopyFrom(block(opset=13))
     made = inline_functions(model)
     assert [node.op_type for node in made.graph.node] == ["Block"]
@@ -103,7 +105,7 @@ def test_a_function_that_calls_itself_is_refused() -> None:
 def test_one_call_of_a_function_may_stay_in_float32() -> None:
     from polygraphy.backend.onnx import ConvertToFp16
 
-    model = called("a", "b", "c")
+    model = calling_model("a", "b", "c")
     made = ConvertToFp16(model, keep_nodes=["b/first/product"])()
     types = {
         info.name: info.type.tensor_type.elem_type

@@ -38,7 +38,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
-from tests.support.helpers.openvino_models import X, conv_relu, lowers
+from tests.support.helpers.openvino_models import X, computes_in_bfloat16, conv_relu
 
 
 def infer(model: onnx.ModelProto, **how: object) -> dict[str, np.ndarray]:
@@ -67,7 +67,7 @@ def test_the_precision_is_what_was_asked_for() -> None:
 
 
 def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:
-    if not lowers():
+    if not computes_in_bfloat16():
         pytest.skip("this processor does not compute in bfloat16")
     with OpenvinoRunner(CompiledModelFromOnnx(conv_relu(), precision_hint="bf16")) as runner:
         facts = runner.get_model_facts()
@@ -81,7 +81,7 @@ def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:
 
 
 def test_products_inside_compiled_code_are_lowered_and_can_be_kept() -> None:
-    if not lowers():
+    if not computes_in_bfloat16():
         pytest.skip("this processor does not compute in bfloat16")
     weights = {name: np.random.RandomState(2).rand(64, 64).astype(np.float32) for name in "vw"}
     model = models.make(

@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import Culprit
 from polygraphy.domain.diagnosis.failure import Failure
 from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
-from tests.support.helpers.openvino_models import X, conv_relu, lowers
+from tests.support.helpers.openvino_models import X, computes_in_bfloat16, conv_relu
 from tests.support.helpers.openvino_parties import Kept, WrongFusion
 from tests.support.models import make, value
 
@@ -65,7 +65,7 @@ def test_what_it_is_asked_stands_on_printed_command_lines() -> None:
 
 
 def test_nodes_that_stay_in_float32_do() -> None:
-    if not lowers():
+    if not computes_in_bfloat16():
         pytest.skip("this processor does not compute in bfloat16")
     party = OpenvinoParty(precision_hint="bf16")
     assert party.lowers_to == "bf16"
@@ -83,7 +83,7 @@ def test_nodes_that_stay_in_float32_do() -> None:
 
 
 def test_what_float32_computes_wrongly_too_is_no_loss_of_bfloat16() -> None:
-    if not lowers():
+    if not computes_in_bfloat16():
         pytest.skip("this processor does not compute in bfloat16")
     nodes = [
         helper.make_node("Cast", ["x"], ["h"], "narrow", to=TensorProto.FLOAT16),

@@ -53,7 +53,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.ports.machine import Device
 from tests.support import models
-from tests.support.helpers.tensorrt_builds import built, profile
+from tests.support.helpers.tensorrt_builds import build_plan, profile
 from tests.support.rtx import dtypes, output_names
 
 pytestmark = pytest.mark.usefixtures("rtx")
@@ -71,7 +71,7 @@ def test_ctrl_c_while_tensorrt_logs_ends_the_build(
     network = NetworkFromOnnxPath(mlp_path)()
     monkeypatch.setattr(logger, "_log_message", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        built(network)
+        build_plan(network)
 
 
 def test_a_profile_reaches_tensorrt(mlp_path: str) -> None:
@@ -105,7 +105,7 @@ def test_profiles_that_do_not_fit(
 ) -> None:
     with pytest.raises(error, match=text):
         (
-            built(NetworkFromOnnxPath(mlp_path))
+            build_plan(NetworkFromOnnxPath(mlp_path))
             if given is None
             else EngineBytesFromNetwork(
                 NetworkFromOnnxPath(mlp_path), CreateConfig(profiles=[given])
@@ -233,7 +233,7 @@ def test_a_progress_monitor_is_reported(rtx: Any, mlp_path: str) -> None:
             pass
 
     monitor = Monitor()
-    built(NetworkFromOnnxPath(mlp_path), progress_monitor=monitor)
+    build_plan(NetworkFromOnnxPath(mlp_path), progress_monitor=monitor)
     assert monitor.phases
 
 
@@ -301,7 +301,7 @@ def test_a_lazy_chain_is_cast(mlp_path: str, setting: str, trt_name: str) -> Non
     def load(builder: Any, network: Any, parser: Any) -> None:
         seen.append(dtypes(network))
 
-    plan = built(load, **{setting: True})
+    plan = build_plan(load, **{setting: True})
     assert len(seen) == 1  # The configuration is known before: the model is parsed only once.
     assert seen[0]["x"] == seen[0]["y"] == "FLOAT"
     assert seen[0]["h"] == trt_name
@@ -311,7 +311,7 @@ def test_a_lazy_chain_is_cast(mlp_path: str, setting: str, trt_name: str) -> Non
 
 
 def test_bytes_are_cast_too() -> None:
-    plan = built(NetworkFromOnnxBytes(models.mlp().SerializeToString()), fp16=True)
+    plan = build_plan(NetworkFromOnnxBytes(models.mlp().SerializeToString()), fp16=True)
     record = record_of(plan)
     assert record is not None
     assert record.precision == "float16"
@@ -358,10 +358,10 @@ def test_a_network_that_was_edited_by_hand_is_never_built_in_float32(mlp_path: s
     with pytest.raises(
         BackendError, match=r"edited after parsing.*NetworkFromOnnxPath\(path, cast='bf16'"
     ):
-        built(parts, bf16=True)
+        build_plan(parts, bf16=True)
     # An edit by a loader afterwards does not make it ours again.
     with pytest.raises(BackendError, match="edited after parsing"):
-        built(modify_network_outputs(parts), bf16=True)
+        build_plan(modify_network_outputs(parts), bf16=True)
 
 
 def test_a_network_that_was_not_parsed_cannot_be_cast(rtx: Any) -> None:
@@ -383,9 +383,9 @@ def create_network_loader() -> Any:
 def test_a_cast_where_the_model_is_parsed(mlp_path: str) -> None:
     parts = network_from_onnx_path(mlp_path, cast="bf16")
     assert dtypes(parts[1])["h"] == "BF16"
-    assert built(parts, bf16=True).nbytes > 0
+    assert build_plan(parts, bf16=True).nbytes > 0
     with pytest.raises(BackendError, match="already cast to bfloat16"):
-        built(parts, fp16=True)
+        build_plan(parts, fp16=True)
     with pytest.raises(UsageError, match="bf16, fp16"):
         NetworkFromOnnxPath(mlp_path, cast="fp64")
 
@@ -400,16 +400,16 @@ def test_layers_may_keep_their_precision_or_be_the_only_ones_cast(mlp_path: str)
 
         return extended
 
-    built(load({"hidden": "float32"}), fp16=True, precision_constraints="obey")
+    build_plan(load({"hidden": "float32"}), fp16=True, precision_constraints="obey")
     assert (seen[-1]["h"], seen[-1]["h_relu"]) == ("FLOAT", "HALF")
-    built(load({"hidden": "fp16"}))
+    build_plan(load({"hidden": "fp16"}))
     assert (seen[-1]["h"], seen[-1]["h_relu"]) == ("HALF", "FLOAT")
-    built(load({"hidden": "float32"}))
+    build_plan(load({"hidden": "float32"}))
     assert set(seen[-1].values()) == {"FLOAT"}
     with pytest.raises(BackendError, match="cannot use int32"):
-        built(load({"hidden": "int32"}))
+        build_plan(load({"hidden": "int32"}))
     with pytest.raises(BackendError, match="cannot use bfloat16"):
-        built(load({"hidden": "bf16"}), fp16=True)
+        build_plan(load({"hidden": "bf16"}), fp16=True)
 
 
 def test_int8_quantizes_the_model(mlp_path: str) -> None:
@@ -420,12 +420,12 @@ def test_int8_quantizes_the_model(mlp_path: str) -> None:
         kinds.extend(network.get_layer(index).type.name for index in range(network.num_layers))
 
     data = [{"x": np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)}]
-    record = record_of(built(load, int8=True, calibrator=data))
+    record = record_of(build_plan(load, int8=True, calibrator=data))
     assert {"QUANTIZE", "DEQUANTIZE"} <= set(kinds)
     assert record is not None
     assert record.precision == "int8"
     with pytest.raises(UsageError, match="requires data"):
-        built(NetworkFromOnnxPath(mlp_path), int8=True)
+        build_plan(NetworkFromOnnxPath(mlp_path), int8=True)
 
 
 # Tests on several GPUs follow.
@@ -465,10 +465,10 @@ def test_a_build_is_made_on_the_gpu_that_was_chosen(mlp_path: str) -> None:
 
 def test_a_build_that_fails_says_why(rtx: Any, mlp_path: str) -> None:
     with pytest.raises(BackendError, match=r"could not build the engine: .*\w") as caught:
-        built(NetworkFromOnnxPath(mlp_path), version_compatible=True)
+        build_plan(NetworkFromOnnxPath(mlp_path), version_compatible=True)
     assert "it gave no reason" not in str(caught.value)
     assert "--exclude-lean-runtime" in str(caught.value)
-    built(NetworkFromOnnxPath(mlp_path), version_compatible=True, exclude_lean_runtime=True)
+    build_plan(NetworkFromOnnxPath(mlp_path), version_compatible=True, exclude_lean_runtime=True)
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_what_takes_a_gpu_to_build_is_reported(
 ) -> None:
     monkeypatch.setattr(gpu, "has_gpu", lambda: False)
     with pytest.raises(BackendError, match=f"TensorRT-RTX and .*{flag}.* requires a GPU"):
-        built(NetworkFromOnnxPath(mlp_path), **{setting: True})
+        build_plan(NetworkFromOnnxPath(mlp_path), **{setting: True})
     with pytest.raises(BackendError, match="for the GPU of this machine requires a GPU"):
         EngineBytesFromNetwork(NetworkFromOnnxPath(mlp_path), CreateConfigRTX(use_gpu=True))()
 
@@ -487,7 +487,7 @@ def test_what_takes_a_gpu_to_build_is_reported(
 @pytest.fixture
 def engine(rtx: Any, mlp_path: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what stands for an engine: a plan that serializes into itself."""
-    plan = built(NetworkFromOnnxPath(mlp_path))
+    plan = build_plan(NetworkFromOnnxPath(mlp_path))
 
     class Engine:
         def serialize(self) -> Any:

@@ -58,9 +58,9 @@ def test_foreign_files_are_reported_for_what_they_are(kind: str, tmp_path: Path)
 @pytest.fixture
 def plan(rtx: Any, mlp_path: str) -> bytes:
     """Return a plan of TensorRT-RTX."""
-    from tests.support.helpers.tensorrt_builds import built
+    from tests.support.helpers.tensorrt_builds import build_plan
 
-    return bytes(built(NetworkFromOnnxPath(mlp_path)))
+    return bytes(build_plan(NetworkFromOnnxPath(mlp_path)))
 
 
 def test_a_truncated_plan_is_reported_with_what_is_missing(plan: bytes, tmp_path: Path) -> None:

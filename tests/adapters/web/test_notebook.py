@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.inspect import describe_model
 from tests.adapters.web.models import MARKUP, nested, save
 from tests.support.diagnosis.quantized_chain import build_quantized
-from tests.support.helpers.summarized_runs import compared
+from tests.support.helpers.summarized_runs import compare_runs
 
 
 class Cells(HTMLParser):
@@ -70,18 +70,18 @@ def test_results_show_their_range() -> None:
 
 
 def test_verdicts_have_a_row_per_output() -> None:
-    cells = Cells(compared(0.0, 1.0)._repr_html_()).cells
+    cells = Cells(compare_runs(0.0, 1.0)._repr_html_()).cells
     assert cells[1] == "FAILED: onnxrt vs. onnx: 1 of 2 outputs differs; first to fail: 'y1'"
     assert cells.index("y1") < cells.index("y0")  # What failed comes first.
     assert sum("failed" in cell for cell in cells) == 1
 
 
 def test_many_rows_are_counted() -> None:
-    assert Cells(compared(*[1.0] * 120)._repr_html_()).cells[-1] == "20 more"
+    assert Cells(compare_runs(*[1.0] * 120)._repr_html_()).cells[-1] == "20 more"
 
 
 def test_one_comparison_function_shows_what_all_do() -> None:
-    results = compared(0.0, 1.0)
+    results = compare_runs(0.0, 1.0)
     assert results[0]._repr_html_() == results._repr_html_()
 
 

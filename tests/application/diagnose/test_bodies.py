@@ -22,7 +22,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.choosing_models import choosing
-from tests.support.diagnosis.computed_tensors import computed
+from tests.support.diagnosis.computed_tensors import compute_tensors
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 from tests.support.parties import WrongRewriter
@@ -294,7 +294,7 @@ def test_an_if_that_takes_the_other_branch_than_the_saved_tensors_is_named(tmp_p
     feed = {"x": np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)}
     tensors = ("h", "top", "number", "flag", "c", "s", "y")
     results = RunResults()
-    results.add([computed(choosing(), feed, *tensors)], runner_name="right")
+    results.add([compute_tensors(choosing(), feed, *tensors)], runner_name="right")
     results.save(str(tmp_path / "golden.json"))
     kept = Kept()
     with bind(Findings, kept):

@@ -30,7 +30,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
-from tests.support.diagnosis.computed_tensors import computed
+from tests.support.diagnosis.computed_tensors import compute_tensors
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.examples import scaled
 from tests.support.models import make, value
@@ -82,24 +82,24 @@ def diagnosed(
 
 
 def test_inner_tensors_alone_are_compared_and_say_which_node_it_is(tmp_path: Path) -> None:
-    right = [computed(network(), feed, "h") for feed in FEEDS]
+    right = [compute_tensors(network(), feed, "h") for feed in FEEDS]
     kept, _ = diagnosed(network(off=1.0), tmp_path, [right])
     assert kept.verdict == "fault"
     assert kept.culprits[0]["nodes"] == ["one"]
 
 
 def test_inner_tensors_that_match_do_not_clear_outputs_that_were_not_saved(tmp_path: Path) -> None:
-    right = [computed(network(), feed, "h") for feed in FEEDS]
+    right = [compute_tensors(network(), feed, "h") for feed in FEEDS]
     kept, reason = diagnosed(network(), tmp_path, [right])
     assert kept.verdict == "inconclusive"
     assert "'y', 'z' were not saved" in reason
 
 
 def test_an_inner_tensor_that_differs_is_told_though_all_outputs_match(tmp_path: Path) -> None:
-    sets = [computed(network(), feed, *TENSORS) for feed in FEEDS]
+    sets = [compute_tensors(network(), feed, *TENSORS) for feed in FEEDS]
     model = network(off=1.0)  # On this data the outputs do not depend on it.
     feeds = [{"x": np.where(np.arange(5) == 1, 0, feed["x"]).astype(np.float32)} for feed in FEEDS]
-    sets = [computed(network(), feed, *TENSORS) for feed in feeds]
+    sets = [compute_tensors(network(), feed, *TENSORS) for feed in feeds]
     assert diagnosed(model, tmp_path, [sets], feeds)[0].verdict == "agree"
     for each in sets:
         each["h"] = each["h"] + np.where(each["h"] < -1, np.float32(0.5), np.float32(0))
@@ -112,7 +112,7 @@ def test_an_inner_tensor_that_differs_is_told_though_all_outputs_match(tmp_path:
 def test_as_many_results_as_data_or_it_is_inconclusive(
     results: int, data: int, tmp_path: Path
 ) -> None:
-    sets = [computed(network(), feed, "y", "z") for feed in FEEDS[:results]]
+    sets = [compute_tensors(network(), feed, "y", "z") for feed in FEEDS[:results]]
     kept, reason = diagnosed(network(), tmp_path, [sets], FEEDS[:data])
     assert kept.verdict == "inconclusive"
     assert f"{results} of {data}" in reason or f"{results} results" in reason
@@ -129,7 +129,7 @@ def test_results_of_a_run_on_made_up_data_are_compared_on_those(off: float, tmp_
 
 
 def test_results_that_hold_nothing_for_some_data_are_told(tmp_path: Path) -> None:
-    sets = [computed(network(), FEEDS[0], "y", "z"), {}, {}]
+    sets = [compute_tensors(network(), FEEDS[0], "y", "z"), {}, {}]
     kept, reason = diagnosed(network(), tmp_path, [sets])
     assert kept.verdict == "inconclusive"
     assert "'y' was saved for 1 of 3 input sets" in reason
@@ -137,14 +137,14 @@ def test_results_that_hold_nothing_for_some_data_are_told(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_all_runs_of_a_file_are_compared(tmp_path: Path) -> None:
-    right = [computed(network(), feed, "y", "z") for feed in FEEDS]
+    right = [compute_tensors(network(), feed, "y", "z") for feed in FEEDS]
     wrong = [{**one, "y": one["y"] + np.float32(5)} for one in right]
     assert diagnosed(network(), tmp_path, [right, right])[0].verdict == "agree"
     assert diagnosed(network(), tmp_path, [right, wrong])[0].verdict != "agree"
 
 
 def test_an_output_by_another_name_is_known_by_what_it_holds(tmp_path: Path) -> None:
-    sets = [computed(network(), feed, *TENSORS) for feed in FEEDS]
+    sets = [compute_tensors(network(), feed, *TENSORS) for feed in FEEDS]
     named = [{("linear_8" if n == "y" else n): a for n, a in one.items()} for one in sets]
     assert diagnosed(network(), tmp_path, [named])[0].verdict == "agree"
     kept, _ = diagnosed(network(off=1.0), tmp_path, [named])
@@ -154,7 +154,7 @@ def test_an_output_by_another_name_is_known_by_what_it_holds(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_more_sets_of_data_than_a_few_are_all_compared(tmp_path: Path) -> None:
     feeds = [{"x": RNG.normal(size=(4, 5)).astype(np.float32)} for _ in range(9)]
-    sets = [computed(network(), feed, "y", "z") for feed in feeds]
+    sets = [compute_tensors(network(), feed, "y", "z") for feed in feeds]
     assert diagnosed(network(), tmp_path, [sets], feeds)[0].verdict == "agree"
     sets[8]["y"] = sets[8]["y"] + np.float32(1)
     assert diagnosed(network(), tmp_path, [sets], feeds)[0].verdict != "agree"
@@ -267,8 +267,8 @@ def test_where_a_comparison_of_the_same_files_fails_it_is_never_acquitted(
     count = data.draw(st.integers(1, 3), "results")
     feeds = FEEDS[: data.draw(st.integers(1, 3), "input sets")]
     model, right = network(off, last), network()
-    sets = [[computed(right, feed, *held) for feed in FEEDS[:count]]] * runs
-    own = [computed(model, feed, *TENSORS) for feed in feeds]
+    sets = [[compute_tensors(right, feed, *held) for feed in FEEDS[:count]]] * runs
+    own = [compute_tensors(model, feed, *TENSORS) for feed in feeds]
     fails = any(
         not np.allclose(mine[name], theirs[name], rtol=1e-4, atol=1e-4)
         for run in sets

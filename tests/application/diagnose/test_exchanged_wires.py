@@ -20,7 +20,7 @@ from polygraphy.ports.diagnosing import change_node
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
-from tests.support.diagnosis.optimized_models import optimized
+from tests.support.diagnosis.optimized_models import optimize_model
 from tests.support.models import make, value
 
 CHANNELS = 8
@@ -71,7 +71,7 @@ def nodes_of(kept: Kept) -> list[list[str]]:
 
 
 def test_two_nodes_with_exchanged_biases_are_named_as_reading_each_other_s(tmp_path: Path) -> None:
-    reference = optimized(convolutions({}), tmp_path)
+    reference = optimize_model(convolutions({}), tmp_path)
     model = convolutions({"conv1": "b4", "conv4": "b1"})
     kept = culprits(model, reference, SHAPE)
     assert nodes_of(kept) == [["conv1"], ["conv4"]]
@@ -84,14 +84,14 @@ def test_exchanged_inputs_are_named_where_equal_nodes_before_them_were_folded(
     tmp_path: Path,
 ) -> None:
     """The reference has the results of both Reshape as weights, which are named after them."""
-    reference = optimized(convolutions({}, adds=True), tmp_path)
+    reference = optimize_model(convolutions({}, adds=True), tmp_path)
     model = convolutions({"add0": "shaped2", "add2": "shaped0"}, adds=True)
     assert nodes_of(culprits(model, reference, SHAPE)) == [["add0"], ["add2"]]
 
 
 def test_exchanged_weights_of_equal_nodes_that_were_folded_are_named(tmp_path: Path) -> None:
     """The weights of the reference, named after the results of both, are not those."""
-    reference = optimized(convolutions({}, adds=True), tmp_path)
+    reference = optimize_model(convolutions({}, adds=True), tmp_path)
     model = convolutions({"conv0": "b2", "conv2": "b0"}, adds=True)
     assert nodes_of(culprits(model, reference, SHAPE)) == [["shape0"], ["shape2"]]
 
@@ -131,7 +131,7 @@ def parts(first: str, second: str) -> onnx.ModelProto:
 
 
 def test_exchanged_outputs_of_a_node_are_one_culprit(tmp_path: Path) -> None:
-    kept = culprits(parts("q", "p"), optimized(parts("p", "q"), tmp_path), [5, 6])
+    kept = culprits(parts("q", "p"), optimize_model(parts("p", "q"), tmp_path), [5, 6])
     assert nodes_of(kept) in ([["split"]], [["gate"], ["share"]])
 
 
@@ -152,7 +152,7 @@ def crossed(first: str, second: str) -> onnx.ModelProto:
 
 
 def test_nodes_of_other_kinds_that_read_each_other_s_tensor_are_named(tmp_path: Path) -> None:
-    reference = optimized(crossed("shares", "power"), tmp_path)
+    reference = optimize_model(crossed("shares", "power"), tmp_path)
     kept = culprits(crossed("power", "shares"), reference, [5, 6])
     assert nodes_of(kept) == [["turn"], ["weigh"]]
 
@@ -181,7 +181,7 @@ def test_a_pairing_that_sees_no_difference_is_not_used(tmp_path: Path) -> None:
         model.graph.output[0].name = "y"
         return model
 
-    reference = optimized(adding("r4"), tmp_path, "ORT_ENABLE_ALL")
+    reference = optimize_model(adding("r4"), tmp_path, "ORT_ENABLE_ALL")
     try:
         kept = culprits(adding("r3"), reference, SHAPE)
     except InconclusiveError:

@@ -24,7 +24,7 @@ from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.choosing_models import WIDTH, choosing
 from tests.support.diagnosis.diagnosis_cases import Kept
-from tests.support.diagnosis.optimized_models import optimized
+from tests.support.diagnosis.optimized_models import optimize_model
 from tests.support.models import make, value
 from tests.support.parties import CountingParty
 
@@ -63,7 +63,7 @@ def found(model: onnx.ModelProto, folder: Path, party: OnnxrtParty | None = None
     kept = Kept()
     random = np.random.RandomState(1)
     feed = {"x": random.randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimized(attention(), folder)
+    reference = optimize_model(attention(), folder)
     assert {node.op_type for node in reference.graph.node} & {"FusedMatMul", "Gelu"}
     with bind(Findings, kept):
         diagnose(model, [party or OnnxrtParty()], [feed], reference)
@@ -120,7 +120,9 @@ def test_an_attribute_is_named_and_not_the_node_behind_it_that_reads_as_many_num
     """Of one sequence, batch and steps may be taken for one another without a number moved."""
     kept = Kept()
     with bind(Findings, kept):
-        diagnose(steps([0, 1, 2]), [OnnxrtParty()], reference=optimized(steps([1, 0, 2]), tmp_path))
+        diagnose(
+            steps([0, 1, 2]), [OnnxrtParty()], reference=optimize_model(steps([1, 0, 2]), tmp_path)
+        )
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["steps first"], "attribute")
 
@@ -158,7 +160,7 @@ def test_an_if_is_named_and_not_what_makes_its_condition(
     fault: str, node: str, tmp_path: Path
 ) -> None:
     kept = Kept()
-    reference = optimized(choosing(), tmp_path)
+    reference = optimize_model(choosing(), tmp_path)
     with bind(Findings, kept):
         assert not diagnose(choosing(fault), [OnnxrtParty()], reference=reference)
     [culprit] = kept.culprits
@@ -179,7 +181,7 @@ def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
 @pytest.mark.slow
 def test_a_node_that_makes_one_of_two_tensors_right_is_named_for_the_other(tmp_path: Path) -> None:
     kept = Kept()
-    reference = optimized(scanning("Mul"), tmp_path)
+    reference = optimize_model(scanning("Mul"), tmp_path)
     with bind(Findings, kept):
         assert not diagnose(scanning("Add"), [OnnxrtParty()], reference=reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["scan"]]
@@ -285,7 +287,7 @@ def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
     tmp_path: Path, is_alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_budget, "_PART_RUNS", (60, 60))  # What it finds takes fewer.
-    reference = optimized(normalized(is_alike), tmp_path, "ORT_ENABLE_ALL")
+    reference = optimize_model(normalized(is_alike), tmp_path, "ORT_ENABLE_ALL")
     if not any(node.domain == "com.microsoft.nchwc" for node in reference.graph.node):
         pytest.skip("this processor has no kernels that compute in blocks")
     kept = Kept()
@@ -311,7 +313,7 @@ def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Pat
     model.graph.node.remove(lost)
     kept = Kept()
     feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimized(attention(), tmp_path)
+    reference = optimize_model(attention(), tmp_path)
     with bind(Findings, kept), pytest.raises(InconclusiveError):
         diagnose(model, [OnnxrtParty()], [feed], reference)
     names = {name for culprit in kept.culprits for name in culprit["nodes"]}
@@ -345,7 +347,7 @@ def test_exchanged_outputs_before_what_was_fused_are_named(tmp_path: Path) -> No
         exchanged = {"q": "v", "v": "q"}
         node.input[:] = [exchanged.get(name, name) for name in node.input]
     feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimized(split_attention(), tmp_path)
+    reference = optimize_model(split_attention(), tmp_path)
     with bind(Findings, kept):
         diagnose(model, [OnnxrtParty()], [feed], reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["split"]]
@@ -414,7 +416,7 @@ def test_exchanged_inputs_of_a_node_and_its_reader_are_named_beside_an_optimized
         return make("two", nodes, [value("x", [5, 6])], [value("y", [5, 12])], weights=weights)
 
     kept, feed = Kept(), {"x": random.randn(5, 6).astype(np.float32)}
-    reference = optimized(exchanging("q", "curve0"), tmp_path)
+    reference = optimize_model(exchanging("q", "curve0"), tmp_path)
     with bind(Findings, kept):
         diagnose(exchanging("curve0", "q"), [OnnxrtParty()], [feed], reference)
     assert sorted(culprit["nodes"] for culprit in kept.culprits) == [["join"], ["subtract"]]

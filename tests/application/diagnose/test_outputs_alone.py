@@ -23,7 +23,7 @@ from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
-from tests.support.diagnosis.outputs_alone_cases import FEED, found
+from tests.support.diagnosis.outputs_alone_cases import FEED, diagnose_outputs
 from tests.support.models import make, value
 from tests.support.parties import CountingParty
 
@@ -56,7 +56,7 @@ def test_outputs_of_another_shape_are_of_other_data(array: Any, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_weight_that_was_scaled_is_named_and_proven(factor: float, tmp_path: Path) -> None:
     right = network(())
-    kept = found(right, changed(right, {"w2": lambda w: w * factor}), tmp_path)
+    kept = diagnose_outputs(right, changed(right, {"w2": lambda w: w * factor}), tmp_path)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "weight")
     assert culprit["remedy"]["proven"]
@@ -77,7 +77,7 @@ def chain(scale: float) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_several_weights_that_explain_it_are_inconclusive(tmp_path: Path) -> None:
-    kept = found(chain(1), chain(1.5), tmp_path)
+    kept = diagnose_outputs(chain(1), chain(1.5), tmp_path)
     assert kept.verdict == "inconclusive"
     assert [one["nodes"] for one in kept.culprits] == [["first"], ["second"]]
     assert not any(one["remedy"]["command"] or one["remedy"]["note"] for one in kept.culprits)
@@ -113,7 +113,7 @@ def attribute(gamma: float) -> onnx.ModelProto:
 def test_a_number_that_scales_as_a_weight_does_is_as_likely(
     build: Callable[[float], onnx.ModelProto], nodes: set[str], tmp_path: Path
 ) -> None:
-    kept = found(build(2.828), build(1.73), tmp_path)
+    kept = diagnose_outputs(build(2.828), build(1.73), tmp_path)
     assert kept.verdict == "inconclusive"
     assert {name for one in kept.culprits for name in one["nodes"]} == nodes
 
@@ -126,7 +126,7 @@ def test_an_attribute_of_several_numbers_is_none_that_scales(tmp_path: Path) -> 
         ends = [value("x", [3, 6])], [value("y", [3, 6])]
         return make("scaler", [node], *ends, domains=["ai.onnx.ml"])
 
-    assert found(scaler(3.0), scaler(4.0), tmp_path).verdict == "inconclusive"
+    assert diagnose_outputs(scaler(3.0), scaler(4.0), tmp_path).verdict == "inconclusive"
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
 ) -> None:
     right = activated("Relu", "Tanh", "Relu")
     wrong = activated("Sigmoid", "Tanh", "Relu")
-    assert found(right, wrong, tmp_path).verdict == "fault"
+    assert diagnose_outputs(right, wrong, tmp_path).verdict == "fault"
     budgets = iter([RunBudget(), RunBudget(runs=0)])
     monkeypatch.setattr(outputs_alone._Guesses, "_budget", lambda _: next(budgets))
-    kept = found(right, wrong, tmp_path)
+    kept = diagnose_outputs(right, wrong, tmp_path)
     assert kept.verdict == "inconclusive"
     assert len(kept.culprits) == 1
     assert "Not tried: factors of 3 other weights." in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_a_busy_machine_gives_the_same_answer(
         with monkeypatch.context() as patch:
             for name in ("perf_counter", "monotonic") if pause else ():
                 patch.setattr(time, name, lambda clock=clock: next(clock))
-            kept = found(right, wrong, tmp_path)
+            kept = diagnose_outputs(right, wrong, tmp_path)
         documents.append((kept.verdict, [one["nodes"] for one in kept.culprits]))
     assert documents == [("fault", [["act0"]])] * 2
 
@@ -169,7 +169,7 @@ def test_one_element_is_not_guessed(tmp_path: Path) -> None:
         made[2, 3] += 3
         return made
 
-    kept = found(right, changed(right, {"w1": one}), tmp_path)
+    kept = diagnose_outputs(right, changed(right, {"w1": one}), tmp_path)
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
 
 
@@ -191,7 +191,7 @@ def activated(*ops: str) -> onnx.ModelProto:
 @pytest.mark.slow
 def test_another_operator_is_named(tmp_path: Path) -> None:
     right = activated("Relu", "Sigmoid", "Relu")
-    [culprit] = found(right, activated("Relu", "Tanh", "Relu"), tmp_path).culprits
+    [culprit] = diagnose_outputs(right, activated("Relu", "Tanh", "Relu"), tmp_path).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["act1"], "structure")
     assert any("instead of Sigmoid" in sentence for sentence in culprit["evidence"])
 
@@ -200,7 +200,7 @@ def test_another_operator_is_named(tmp_path: Path) -> None:
 def test_a_node_that_is_missing_is_seen_in_what_was_saved(tmp_path: Path) -> None:
     right = activated("Relu", "Tanh", "Relu")
     tensors = ["m0", "a0", "m1", "a1", "m2", "a2"]
-    [culprit] = found(right, activated("Relu", "", "Relu"), tmp_path, *tensors).culprits
+    [culprit] = diagnose_outputs(right, activated("Relu", "", "Relu"), tmp_path, *tensors).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "structure")
     assert culprit["remedy"]["proven"]
     assert any(
@@ -247,7 +247,7 @@ def test_a_changed_weight_is_found_beside_operators_of_onnx_runtime(tmp_path: Pa
     ends = [value("x", [3, 6])], [value("y", [3, 6])]
     right = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
     wrong = changed(right, {"b": lambda b: b + 1})
-    [culprit] = found(right, wrong, tmp_path, "t", "u").culprits
+    [culprit] = diagnose_outputs(right, wrong, tmp_path, "t", "u").culprits
     assert (culprit["nodes"], culprit["party"]) == (["last"], "model")
 
 
@@ -266,9 +266,11 @@ class Device(OnnxrtParty):
 @pytest.mark.slow
 def test_guesses_are_tried_on_the_cpu_and_proven_on_the_device(tmp_path: Path) -> None:
     right = network(())
-    kept = found(right, changed(right, {"w2": lambda w: w * 1.5}), tmp_path, party=Device())
+    kept = diagnose_outputs(
+        right, changed(right, {"w2": lambda w: w * 1.5}), tmp_path, party=Device()
+    )
     assert [one["nodes"] for one in kept.culprits] == [["mm2"]]
-    kept = found(activated("Relu"), activated("Sigmoid"), tmp_path, party=Device())
+    kept = diagnose_outputs(activated("Relu"), activated("Sigmoid"), tmp_path, party=Device())
     assert [one["cause"] for one in kept.culprits] == ["structure"]
 
 
@@ -285,7 +287,7 @@ def test_a_cpu_that_computes_something_else_tries_nothing(tmp_path: Path) -> Non
             compute = super().load(model, **options)
             return lambda feed: {name: array + 1 for name, array in compute(feed).items()}
 
-    kept = found(activated("Relu"), activated("Sigmoid"), tmp_path, party=Apart())
+    kept = diagnose_outputs(activated("Relu"), activated("Sigmoid"), tmp_path, party=Apart())
     assert [one["cause"] for one in kept.culprits] == ["structure"]
 
 
@@ -362,7 +364,7 @@ def enlarged(factor: float) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_other_scales_of_a_resize_explain_nothing_if_shapes_differ(tmp_path: Path) -> None:
-    kept = found(enlarged(1), enlarged(1.5), tmp_path)
+    kept = diagnose_outputs(enlarged(1), enlarged(1.5), tmp_path)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")
 
@@ -463,7 +465,7 @@ def test_zeros_before_a_maximum_are_called_that(tmp_path: Path) -> None:
     feed = {"x": np.random.default_rng(0).normal(size=(1, 2, 8, 8)).astype(np.float32) - 1}
     # ONNX Runtime 1.23 fuses a Pad of zeros into MaxPool, which pads with -inf.
     party = OnnxrtParty(graph_optimization_level="DISABLE_ALL")
-    kept = found(padded_pool(-np.inf), padded_pool(0), tmp_path, feed=feed, party=party)
+    kept = diagnose_outputs(padded_pool(-np.inf), padded_pool(0), tmp_path, feed=feed, party=party)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["pad"], "weight")
     assert "Pad fills with 0 instead of -inf" in culprit["evidence"][0]
@@ -485,7 +487,7 @@ def test_outputs_of_every_node_are_all_tensors(count: int, tmp_path: Path) -> No
     random = np.random.default_rng(0)
     other = changed(model, {"w": lambda w: w + [0, 0, 1, 0] * random.normal(size=(4, 4))})
     feed = {"x": random.normal(size=(40, 4)).astype(np.float32)}
-    kept = found(model, other, tmp_path, feed=feed)
+    kept = diagnose_outputs(model, other, tmp_path, feed=feed)
     if count == 1:
         assert "its only node, 'product'" in kept.summary
         assert "Save all" not in kept.summary

@@ -13,7 +13,7 @@ from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose import subprocesses
-from tests.support.diagnosis.outputs_alone_cases import found
+from tests.support.diagnosis.outputs_alone_cases import diagnose_outputs
 from tests.support.models import make, value
 
 NODES = {
@@ -45,7 +45,7 @@ def network(op: str, **attributes: Any) -> onnx.ModelProto:
 @pytest.mark.parametrize("kind", NODES)
 def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) -> None:
     op, right, wrong, said = NODES[kind]
-    kept = found(network(op, **right), network(op, **wrong), tmp_path, "rows", "changed")
+    kept = diagnose_outputs(network(op, **right), network(op, **wrong), tmp_path, "rows", "changed")
     [culprit] = kept.culprits
     expected = "epsilon" if kind == "epsilon" else "attribute"
     assert (culprit["nodes"], culprit["cause"]) == (["changed"], expected)
@@ -95,7 +95,7 @@ def tables(op: str, outputs: Collection[str] = ("changed",), **attributes: Any) 
 def test_wires_sizes_enumerations_and_weights_are_tried(
     right: onnx.ModelProto, wrong: onnx.ModelProto, cause: str, said: str, tmp_path: Path
 ) -> None:
-    [culprit] = found(right, wrong, tmp_path, "rows", "changed").culprits
+    [culprit] = diagnose_outputs(right, wrong, tmp_path, "rows", "changed").culprits
     assert (culprit["nodes"], culprit["cause"]) == (["changed"], cause)
     assert any(said in sentence.lower() for sentence in culprit["evidence"]), culprit["evidence"]
 
@@ -113,7 +113,7 @@ def dividing(*reads: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("inner", [(), ("zeros", "positive", "ratio")])
 def test_why_a_node_makes_infinity_is_said(inner: tuple[str, ...], tmp_path: Path) -> None:
     pair = dividing("zeros", "positive"), dividing("positive", "zeros")
-    kept = found(*pair, tmp_path, *inner)
+    kept = diagnose_outputs(*pair, tmp_path, *inner)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["ratio"], "structure")
     assert any("infinite" in sentence for sentence in culprit["evidence"])
@@ -144,6 +144,6 @@ def test_the_tensors_of_data_are_computed_once_though_they_are_compared_twice(
     op, right, wrong, _ = NODES["alpha"]
     model = network(op, **wrong)
     party = Counting(len(model.graph.node))
-    kept = found(network(op, **right), model, tmp_path, "rows", "changed", party=party)
+    kept = diagnose_outputs(network(op, **right), model, tmp_path, "rows", "changed", party=party)
     assert [one["nodes"] for one in kept.culprits] == [["changed"]]
     assert party.traced == 1

@@ -26,7 +26,7 @@ from polygraphy.application.diagnose.subprocesses import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 from tests.support.diagnosis.diagnosis_cases import network
-from tests.support.diagnosis.outputs_alone_cases import found
+from tests.support.diagnosis.outputs_alone_cases import diagnose_outputs
 from tests.support.diagnosis.tf32_party import Tf32Party
 from tests.support.models import make, value
 from tests.support.parties import DeviceParty
@@ -156,6 +156,6 @@ def test_all_guesses_about_a_device_take_one_process(
     right, wrong = network(()), network(())
     [weight] = [each for each in wrong.graph.initializer if each.name == "w2"]
     weight.CopyFrom(numpy_helper.from_array(1.5 * numpy_helper.to_array(weight), "w2"))
-    kept = found(right, wrong, tmp_path, party=DeviceParty())
+    kept = diagnose_outputs(right, wrong, tmp_path, party=DeviceParty())
     assert [one["nodes"] for one in kept.culprits] == [["mm2"]]
     assert len(starts) == 1

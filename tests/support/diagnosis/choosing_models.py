@@ -12,12 +12,13 @@ WIDTH = 8
 
 
 def choosing(fault: str = "") -> onnx.ModelProto:
-    """Two ways through a network, of which a flag decides that is made of the data."""
+    """Return a network with an If, whose condition is computed from the data."""
     random = np.random.RandomState(2)
     weights = {name: random.randn(WIDTH, WIDTH).astype(np.float32) for name in ("w", "v")}
     weights |= {"low": np.float32(-9.0), "flat": np.array([], np.int64)}
 
     def branch(name: str, op: str) -> onnx.GraphProto:
+        """Return a branch: a product, then an operator."""
         nodes = [
             helper.make_node("MatMul", ["h", "v"], [f"{name}_m"], f"{name}_product"),
             helper.make_node(op, [f"{name}_m"], [f"{name}_y"], f"{name}_op"),

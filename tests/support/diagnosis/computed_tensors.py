@@ -10,7 +10,10 @@ import onnx
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 
 
-def computed(model: onnx.ModelProto, feed: Mapping[str, Any], *tensors: str) -> dict[str, Any]:
+def compute_tensors(
+    model: onnx.ModelProto, feed: Mapping[str, Any], *tensors: str
+) -> dict[str, Any]:
+    """Return the values of tensors of a model by name."""
     marked = onnx.ModelProto()
     marked.CopyFrom(model)
     have = {one.name for one in marked.graph.output}

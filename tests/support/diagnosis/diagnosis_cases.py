@@ -19,16 +19,18 @@ class Kept:
     culprits: list[Mapping[str, Any]] = field(factory=list)
     summary: str = ""
 
-    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Ignore a finding."""
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
     ) -> None:
+        """Keep verdict, culprits and summary."""
         self.verdict, self.culprits, self.summary = verdict, list(culprits), summary
 
 
 def network(pairs: Collection[int] = (1,), named: bool = True) -> onnx.ModelProto:
-    """Four layers, behind some of which stand Exp and Log, which do nothing together."""
+    """Return four layers; after those in `pairs` are an Exp and a Log, which cancel out."""
     rng = np.random.default_rng(3)
     nodes, weights, tensor = [], [], "x"
     for layer in range(4):

@@ -31,12 +31,13 @@ BLAMED = {"overflow": "large", "underflow": "small", "epsilon": "safe", "roundin
 
 
 def network(kind: str | None, at: int = 1, layers: int = 4, seed: int = 0) -> onnx.ModelProto:
-    """Return layers of a residual network, between two of which something is planted."""
+    """Return a residual network with a fault of a kind between two of its layers."""
     random = np.random.RandomState(seed)
     nodes, weights = [], {}
     last = "x"
 
     def add(op: str, name: str, *reads: str) -> str:
+        """Add a node, and return the name of its output."""
         nodes.append(helper.make_node(op, reads, [f"{name}_out"], name=name))
         return f"{name}_out"
 

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 
 
-def optimized(
+def optimize_model(
     model: onnx.ModelProto, folder: Path, level: str = "ORT_ENABLE_EXTENDED"
 ) -> onnx.ModelProto:
     """Return the graph that ONNX Runtime executes for a model."""

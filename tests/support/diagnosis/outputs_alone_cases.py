@@ -19,7 +19,7 @@ from tests.support.diagnosis.diagnosis_cases import Kept
 FEED = {"x": np.random.default_rng(4).normal(size=(3, 6)).astype(np.float32)}
 
 
-def found(
+def diagnose_outputs(
     right: onnx.ModelProto,
     model: onnx.ModelProto,
     folder: Path,
@@ -27,7 +27,10 @@ def found(
     party: Any = None,
     feed: dict[str, np.ndarray] = FEED,
 ) -> Kept:
-    """Diagnose a model beside the outputs, and some tensors, of one that is right."""
+    """Diagnose a model against saved outputs and some tensors; return the verdict.
+
+    They are those of the model `right`.
+    """
     marked = onnx.ModelProto()
     marked.CopyFrom(right)
     marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)

@@ -14,13 +14,14 @@ LAYERS, SIZE = 4, 32
 
 
 def weights() -> dict[str, Any]:
+    """Return random weights of the chain by name."""
     random = np.random.default_rng(7)
     made = {f"w{n}": random.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(LAYERS)}
     return {name: array.astype(np.float32) for name, array in made.items()}
 
 
 def plain() -> onnx.ModelProto:
-    """Products, each but the last with a Relu behind it."""
+    """Return a chain of products, each except the last followed by a Relu."""
     nodes, last = [], "x"
     for n in range(LAYERS):
         end = "y" if n == LAYERS - 1 else f"p{n}"
@@ -35,7 +36,7 @@ def plain() -> onnx.ModelProto:
 def build_quantized(
     coarse: int | None = None, *, absorbs: bool = False, bits: int = 8
 ) -> onnx.ModelProto:
-    """The same with operands of each product quantized.
+    """Return the chain with Q/DQ pairs on the operands of each product.
 
     Args:
         coarse: the product whose first operand is quantized with a tenth of the scale that it needs.
@@ -45,6 +46,7 @@ def build_quantized(
     nodes, held, last = [], dict(weights()), "x"
 
     def both(name: str, scale: float, zero: Any) -> str:
+        """Add a Q/DQ pair after a tensor, and return the name of its output."""
         held.update({f"{name}_s": np.float32(scale), f"{name}_z": zero})
         nodes.append(
             helper.make_node("QuantizeLinear", [name, f"{name}_s", f"{name}_z"], [f"{name}_q"])

@@ -15,7 +15,7 @@ FLOAT = TensorProto.FLOAT
 def network(
     middle: list[onnx.NodeProto], weights: dict[str, Any], *, opset: int = 13
 ) -> onnx.ModelProto:
-    """A small network: what is in the middle makes ``after`` of ``before``, float32[2,8]."""
+    """Return a small network whose middle nodes compute `after` from `before`, float32 [2, 8]."""
     rng = np.random.default_rng(5)
     own = {
         "w1": rng.normal(size=(8, 8)).astype(np.float32),
@@ -43,7 +43,7 @@ def network(
 
 
 def quantized_twice() -> onnx.ModelProto:
-    """Two pairs with other scales, of which ONNX Runtime drops one."""
+    """Return a model with two Q/DQ pairs of different scales; ONNX Runtime drops one."""
     weights = {
         "fine": np.float32(0.02),
         "coarse": np.float32(0.05),

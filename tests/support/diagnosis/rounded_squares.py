@@ -19,12 +19,15 @@ class Nearly(OnnxParty):
     name = "nearly"
 
     def __init__(self, off: Sequence[Mapping[str, float]]) -> None:
+        """Create a party whose tensors are off by factors, which may change with each run."""
         self._off = off
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function from inputs to slightly wrong tensors."""
         compute, runs = super().load(model), count()
 
         def nearly(feed: Any) -> dict[str, Any]:
+            """Return the tensors, each multiplied by a factor near 1."""
             off = self._off[next(runs) % len(self._off)]
             made: dict[str, Any] = compute(feed)
             return {name: each * np.float32(1 + off.get(name, 0)) for name, each in made.items()}
@@ -39,7 +42,7 @@ ROUNDED = 3e-6
 
 
 def squares() -> Any:
-    """Sixteen products of matrices that keep the size of what they read, each behind a Tanh."""
+    """Return a model of sixteen products of matrices, each followed by a Tanh."""
     rng = np.random.default_rng(3)
     nodes, weights, read = [], {}, "x"
     for number in range(16):

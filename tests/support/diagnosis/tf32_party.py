@@ -25,6 +25,7 @@ class Tf32Party(OnnxrtParty):
     """Whether digits are dropped instead of rounded."""
 
     def _round_operands(self, node: Any, version: int, run: Any) -> Any:
+        """Return a function that runs a node in TF32, if it is a chosen one."""
         is_chosen = self.only is None or node.output[0] in self.only
         return compute_in_tf32(node, version, run, drops=self.drops) if is_chosen else run
 
@@ -32,9 +33,11 @@ class Tf32Party(OnnxrtParty):
     compute_precision = LOWERED  # type: ignore[assignment]
 
     def in_float32(self) -> OnnxrtParty:
+        """Return a party that computes in float32."""
         return OnnxrtParty()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function from inputs to all tensors, computed in TF32."""
         if not isinstance(model, ModelProto):
             model = onnx.load(model) if isinstance(model, str) else model()
         return _WrappedEvaluator(model).with_nodes(self._round_operands)

@@ -24,7 +24,7 @@ from tests.support.fake_tensorrt.names import (
 
 @contextmanager
 def _nothing_raised() -> Iterator[None]:
-    """Call something of Python's as TensorRT does, which loses exceptions, or ends the process."""
+    """Run a block in which an exception ends the test, because TensorRT would lose it."""
     try:
         yield
     except BaseException as error:
@@ -40,6 +40,7 @@ class CommonContext:
     _is_reported = True
 
     def __init__(self, engine: CommonEngine) -> None:
+        """Create a context of an engine, with its first free profile."""
         self.engine = engine
         self.calls: list[str] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -49,13 +50,16 @@ class CommonContext:
         self.profile = self._first_profile()
 
     def _first_profile(self) -> int:
+        """Return the index of the first profile."""
         return 0
 
     @property
     def active_optimization_profile(self) -> int:
+        """Return the index of the profile in use."""
         return self.profile
 
     def set_optimization_profile_async(self, index: int, stream: int) -> bool:
+        """Select a profile; return whether the index is valid."""
         self.calls.append("set_optimization_profile_async")
         if not 0 <= index < self.engine.num_optimization_profiles:
             self.engine.module.error(f"Profile index {index} is invalid")
@@ -66,6 +70,7 @@ class CommonContext:
         return True
 
     def set_input_shape(self, name: str, shape: Any) -> bool:
+        """Set the shape of an input; return whether it is valid."""
         self.calls.append("set_input_shape")
         tensor = self.engine._of(name)
         if tensor is None or name in self.engine.output_names:
@@ -86,6 +91,7 @@ class CommonContext:
         return True
 
     def set_tensor_address(self, name: str, address: int) -> bool:
+        """Set the address of a tensor; return whether it is accepted."""
         self.calls.append("set_tensor_address")
         if self.engine._of(name) is None:
             return False
@@ -97,20 +103,24 @@ class CommonContext:
         return True
 
     def set_output_allocator(self, name: str, allocator: Any) -> bool:
+        """Set the allocator of an output; return whether the tensor exists."""
         if self.engine._of(name) is None:
             return False
         self.allocators[name] = allocator
         return True
 
     def _inputs(self) -> Iterator[Tensor]:
+        """Yield the input tensors."""
         for name, tensor in self.engine.tensors.items():
             if name not in self.engine.output_names:
                 yield tensor
 
     def _shape_of(self, tensor: Tensor) -> tuple[int, ...]:
+        """Return the current shape of a tensor."""
         return self.shapes.get(tensor.name, tensor.shape)
 
     def infer_shapes(self) -> list[str]:
+        """Return the names of inputs without a complete shape."""
         self.calls.append("infer_shapes")
         return [
             tensor.name
@@ -120,6 +130,7 @@ class CommonContext:
         ]
 
     def get_tensor_shape(self, name: str) -> Dims:
+        """Return the current shape of a tensor; [81] for an unknown name."""
         tensor = self.engine._of(name)
         if tensor is None:
             return Dims((81,))
@@ -130,10 +141,11 @@ class CommonContext:
         return Dims(np.shape(self._computed(self._zeros())[name]))
 
     def get_tensor_strides(self, name: str) -> Dims:
+        """Return the strides of a tensor."""
         return Dims(self.engine.tensors[name].strides(tuple(self.get_tensor_shape(name))))
 
     def _zeros(self) -> dict[str, Any]:
-        """Return inputs of the right shapes, with the values of those that are on the host."""
+        """Return zeros of the current input shapes, with the values of host inputs."""
         feed = {}
         for tensor in self._inputs():
             shape = self._shape_of(tensor)
@@ -144,11 +156,13 @@ class CommonContext:
         return feed
 
     def _host(self, address: int, tensor: Tensor, shape: Any) -> Any:
+        """Return host memory of a tensor as an array."""
         dtype = NUMPY[tensor.dtype]
         memory = (ctypes.c_uint8 * (prod(shape) * dtype.itemsize)).from_address(address)
         return np.frombuffer(memory, dtype=dtype).reshape(shape)
 
     def _computed(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs for inputs, in the data types of the engine."""
         made = self.engine.function(feed)
         return {
             name: np.asarray(made[name]).astype(NUMPY[self.engine.tensors[name].dtype])
@@ -158,6 +172,7 @@ class CommonContext:
     # Running.
 
     def execute_async_v3(self, stream_handle: int) -> bool:
+        """Add an inference to a stream; return whether it was accepted."""
         self.calls.append("execute_async_v3")
         module = self.engine.module
         module.cuda.note("execute_async_v3")
@@ -182,6 +197,7 @@ class CommonContext:
         is_captured, changes = module.cuda.is_capturing(stream_handle), self.changes
 
         def work() -> None:
+            """Run the inference."""
             assert not is_captured or changes == self.changes, "a graph of another state"
             self._work(addresses, shapes, hosts)
 
@@ -194,6 +210,7 @@ class CommonContext:
         return True
 
     def report_to_profiler(self) -> bool:
+        """Report the layer times once; return whether there is an inference to report."""
         if self.profiler is None or self._is_reported:
             self.engine.module.error("there is no inference to report")
             return False
@@ -202,6 +219,7 @@ class CommonContext:
         return True
 
     def _why_not(self) -> str:
+        """Return the reason why an inference cannot start; empty if it can."""
         if self.infer_shapes():
             return f"Not all shapes are specified: {self.infer_shapes()}"
         if self.needs_memory and self.memory is None:
@@ -216,6 +234,7 @@ class CommonContext:
     def _feed(
         self, addresses: Mapping[str, int], shapes: Mapping[str, Any], hosts: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Return the input arrays at the addresses of an inference."""
         feed = {}
         for tensor in self._inputs():
             shape = shapes.get(tensor.name, tensor.shape)
@@ -228,11 +247,13 @@ class CommonContext:
     def _work(
         self, addresses: Mapping[str, int], shapes: Mapping[str, Any], hosts: Mapping[str, Any]
     ) -> None:
+        """Compute the outputs, and write them to their addresses."""
         outputs = self._computed(self._feed(addresses, shapes, hosts))
         for name, array in outputs.items():
             self._write(addresses[name], self.engine.tensors[name], array)
 
     def _execute_now(self, stream: int) -> bool:
+        """Run an inference at once with output allocators; return whether it worked."""
         cuda = self.engine.module.cuda
         cuda.drain(stream)
         hosts = {
@@ -255,17 +276,20 @@ class CommonContext:
         return True
 
     def _write_later(self, stream: int, address: int, name: str, array: Any) -> None:
+        """Write an output when the stream reaches it."""
         tensor = self.engine.tensors[name]
         self.engine.module.cuda.enqueue(stream, lambda: self._write(address, tensor, array))
 
     def _ask(self, allocator: Any, name: str, size: int, stream: int) -> int:
+        """Return the address that an output allocator returns for a size."""
         with _nothing_raised():
             return int(allocator.reallocate_output(name, None, size, 512))
 
     def _show_debug_tensors(self, stream: int) -> None:
-        """Nothing: this generation has none."""
+        """Do nothing: this generation has no debug tensors."""
 
     def _read(self, address: int, tensor: Tensor, shape: Sequence[int]) -> Any:
+        """Return device memory of a tensor as an array, in row-major order."""
         cuda, dtype = self.engine.module.cuda, NUMPY[tensor.dtype]
         if tensor.dtype in PACKED:
             codes = cuda.array(address, (ceil(prod(shape) / 2),), np.uint8)
@@ -279,6 +303,7 @@ class CommonContext:
         return made
 
     def _write(self, address: int, tensor: Tensor, array: Any) -> None:
+        """Write an array to memory in the format of a tensor."""
         cuda = self.engine.module.cuda
         if tensor.on_host:
             self._host(address, tensor, array.shape)[...] = array
@@ -298,14 +323,17 @@ class OldContext(CommonContext):
 
     @property
     def profiler(self) -> Any:
+        """Set or return the profiler; None does not remove one."""
         return self._kept_profiler
 
     @profiler.setter
     def profiler(self, value: Any) -> None:
+        """Set or return the profiler; None does not remove one."""
         if value is not None:  # TensorRT ignores None.
             self._kept_profiler = value
 
     def _first_profile(self) -> int:
+        """Return the index of the first free profile, and mark it as used."""
         if self.engine.shares_profiles:
             return 0
         free = set(range(self.engine.num_optimization_profiles)) - self.engine.profiles_in_use
@@ -315,6 +343,7 @@ class OldContext(CommonContext):
         return 0
 
     def set_optimization_profile_async(self, index: int, stream: int) -> bool:
+        """Select a profile that no other context uses; return whether it is free."""
         is_taken = index in self.engine.profiles_in_use
         if self.needs_memory and self.memory is None and not self.engine.shares_profiles:
             assert not is_taken, "the real one ends the process"
@@ -330,14 +359,17 @@ class OldContext(CommonContext):
         return True
 
     def __del__(self) -> None:
+        """Free the profile."""
         self.engine.profiles_in_use -= {self.profile}
 
     @property
     def device_memory(self) -> Any:
+        """Set the address of the memory; it cannot be read."""
         raise AttributeError("it can only be set")
 
     @device_memory.setter
     def device_memory(self, address: int) -> None:
+        """Set the address of the memory; it cannot be read."""
         self.memory = (address, 0)
 
 
@@ -346,19 +378,23 @@ class Context(CommonContext):
     shows_debug_tensors = False
 
     def _ask(self, allocator: Any, name: str, size: int, stream: int) -> int:
+        """Return the address that an asynchronous output allocator returns for a size."""
         with _nothing_raised():
             return int(allocator.reallocate_output_async(name, None, size, 512, stream))
 
     def set_device_memory(self, memory: int, size: int) -> None:
+        """Set address and size of the memory."""
         if not self.engine._refuses("set_device_memory"):
             self.memory = (memory, size)
 
     def update_device_memory_size_for_shapes(self) -> int:
+        """Return the bytes needed for the current shapes."""
         if self.engine._refuses("update_device_memory_size_for_shapes"):
             return 0
         return sum(prod(self._shape_of(tensor)) for tensor in self._inputs()) * 4
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
+        """Switch debug tensors on or off; return whether the engine supports them."""
         if self.engine.is_old_plan:
             self.engine.module.error("this engine does not support debug tensors")
             return False
@@ -366,10 +402,12 @@ class Context(CommonContext):
         return True
 
     def set_debug_listener(self, listener: Any) -> bool:
+        """Set the listener of debug tensors, and return True."""
         self.listener = listener
         return True
 
     def _show_debug_tensors(self, stream: int) -> None:
+        """Compute each debug tensor, and pass it to the listener."""
         cuda = self.engine.module.cuda
         if not self.engine.debug or self.listener is None or not self.shows_debug_tensors:
             return

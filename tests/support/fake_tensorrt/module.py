@@ -32,6 +32,7 @@ class FakeTensorRT:
     __name__ = "tensorrt"
 
     def __init__(self, cuda: FakeCudart, generation: int = 10) -> None:
+        """Create the module of a generation (8 or 10) for a fake CUDA."""
         self.cuda, self.generation = cuda, generation
         self.__version__ = {8: "8.6.0", 10: "10.16.1.11"}[generation]
         self.log: list[str] = []
@@ -50,11 +51,11 @@ class FakeTensorRT:
             self.ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy
 
     def engine(self, tensors: Sequence[Tensor], function: Function, **facts: Any) -> Any:
-        """Return an engine; inputs are the tensors that come before the first output."""
+        """Return an engine; the tensors before the first output are inputs."""
         return self.ICudaEngine(self, tensors, function, **facts)
 
     def error(self, message: str) -> None:
-        """Log an error, to every logger there is."""
+        """Log an error to every logger."""
         self.log.append(message)
         for logger in self.loggers:
             logger.log(Severity.ERROR, message)

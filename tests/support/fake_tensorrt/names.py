@@ -79,12 +79,15 @@ class Dims(Sequence[int]):
     """As TensorRT's: a sequence that is no tuple."""
 
     def __init__(self, shape: Sequence[int]) -> None:
+        """Store a shape."""
         self._shape = [int(dim) for dim in shape]
 
     def __len__(self) -> int:
+        """Return the number of axes."""
         return len(self._shape)
 
     def __getitem__(self, index: Any) -> Any:
+        """Return the size of an axis, or a tuple for a slice."""
         found = self._shape[index]
         return tuple(found) if isinstance(index, slice) else found
 
@@ -108,13 +111,14 @@ class Tensor:
         tensor_format: str = "LINEAR",
         aliased: str | None = None,
     ) -> None:
+        """Describe a tensor of an engine."""
         self.name, self.dtype, self.shape = name, dtype, tuple(shape)
         self.profiles = [tuple(tuple(part) for part in profile) for profile in profiles]
         self.on_host, self.data_dependent = on_host, data_dependent
         self.format, self.aliased = tensor_format, aliased
 
     def strides(self, shape: Sequence[int]) -> list[int]:
-        """Return strides in vectors, as TensorRT does."""
+        """Return strides counted in vectors, as in TensorRT."""
         if self.format == "LINEAR":
             return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
         _, c, h, w = shape
@@ -125,8 +129,9 @@ class Tensor:
 
 
 def places(tensor: Tensor, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield each index, and where its element lies, counted in elements; one by one, from what the
-    format means and without a stride trick.
+    """Yield each index, and the position of its element in memory, counted in elements.
+
+    They follow from the definition of the format, one by one, without a stride trick.
     """
     components, strides = COMPONENTS[tensor.format], tensor.strides(shape)
     for index in itertools.product(*map(range, shape)):

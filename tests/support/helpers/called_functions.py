@@ -13,8 +13,8 @@ from tests.support.models import value
 OWN = "own"
 
 
-def referring(node: onnx.NodeProto, name: str, attribute: str) -> onnx.NodeProto:
-    """Return a node one of whose attributes is that of the call."""
+def refer_to_attribute(node: onnx.NodeProto, name: str, attribute: str) -> onnx.NodeProto:
+    """Return a node with an attribute that refers to one of the function's call."""
     node.attribute.append(
         onnx.AttributeProto(name=name, ref_attr_name=attribute, type=onnx.AttributeProto.FLOAT)
     )
@@ -22,7 +22,7 @@ def referring(node: onnx.NodeProto, name: str, attribute: str) -> onnx.NodeProto
 
 
 def block(opset: int = 17, body: Sequence[onnx.NodeProto] = ()) -> onnx.FunctionProto:
-    """Return a function of two operands, and an attribute with a default."""
+    """Return a function with two inputs, and an attribute with a default."""
     branch = helper.make_graph(
         [helper.make_node("Neg", ["e"], ["chosen"], name="neg")],
         "then", [], [value("chosen", [2, 4])],
@@ -34,7 +34,7 @@ def block(opset: int = 17, body: Sequence[onnx.NodeProto] = ()) -> onnx.Function
     two = numpy_helper.from_array(np.float32(2.5), "k")
     nodes = [
         helper.make_node("MatMul", ["a", "w"], ["m"], name="product"),
-        referring(helper.make_node("Elu", ["m"], ["e"], name="elu"), "alpha", "alpha"),
+        refer_to_attribute(helper.make_node("Elu", ["m"], ["e"], name="elu"), "alpha", "alpha"),
         helper.make_node("Constant", [], ["k"], value=two),
         helper.make_node("ReduceMax", ["e"], ["top"], keepdims=0),
         helper.make_node("Less", ["top", "k"], ["low"]),
@@ -64,8 +64,8 @@ def model_of(
     return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=9)
 
 
-def called(*names: str) -> onnx.ModelProto:
-    """Return a model of calls, one after another, by their names; an unnamed one is fine."""
+def calling_model(*names: str) -> onnx.ModelProto:
+    """Return a model that calls functions in order by name; an unnamed call works."""
     pair = helper.make_function(
         OWN, "Pair", ["a", "w"], ["o"],
         [

@@ -45,7 +45,7 @@ hostile = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
 
 
 def nothing_is_checked(*args: Any) -> None:
-    """Stand for the check of paths: here any two texts may name the same file."""
+    """Do nothing: a stand-in for the check of paths, for any two names."""
 
 
 def skeleton(source: str) -> str:
@@ -58,4 +58,5 @@ def skeleton(source: str) -> str:
 
 
 def constants(source: str) -> Iterable[Any]:
+    """Return the values of all constants in a program."""
     return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]

@@ -9,7 +9,7 @@ from tests.support import classifier_files
 LAYERS = [name for node in classifier_files.classifier().graph.node for name in node.output]
 
 
-def compared(done: Any) -> list[str]:
-    """Return the outputs that were compared, in the order of the log."""
+def compared_outputs(done: Any) -> list[str]:
+    """Return the names of the compared outputs, in the order of the log."""
     lines = [line for line in done.lines if "Comparing Output: " in line]
     return [line.split("Comparing Output: ")[1].split("'")[1] for line in lines]

@@ -35,6 +35,7 @@ def conv_relu() -> onnx.ModelProto:
     )
 
 
-def lowers() -> bool:
+def computes_in_bfloat16() -> bool:
+    """Return whether OpenVINO computes a convolution in bfloat16 on this CPU."""
     compiled = compiled_model_from_onnx(conv_relu(), precision_hint="bf16")
     return any(each.is_lowered for each in layers_of(compiled))

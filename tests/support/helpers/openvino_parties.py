@@ -15,11 +15,14 @@ class Kept:
     """Keeps results."""
 
     def __init__(self) -> None:
+        """Start without results."""
         self.results: list[DiagnosisResult] = []
 
-    def show_attempt(self, attempt: Attempt) -> None: ...
+    def show_attempt(self, attempt: Attempt) -> None:
+        """Ignore an attempt."""
 
     def show_result(self, result: DiagnosisResult) -> None:
+        """Keep a result."""
         self.results.append(result)
 
 
@@ -27,6 +30,7 @@ class WrongFusion(OpenvinoParty):
     """Adds something to what is run as one."""
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function from inputs to outputs, which are wrong if nodes are fused."""
         proto = model if not isinstance(model, str) else onnx.load(model)
         is_fused = any(node.domain for node in proto.graph.node)
         if not plain and not is_fused:

@@ -28,6 +28,7 @@ from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
 
 
 def rows(count: int, failing_from: int) -> list[OutputRow]:
+    """Return rows of outputs, of which those from an index on fail."""
     noise = Rounding("float32", rtol=2e-6, atol=1e-6, origin="known")
     return [
         OutputRow(
@@ -46,6 +47,7 @@ def rows(count: int, failing_from: int) -> list[OutputRow]:
 
 
 def document(outputs: list[OutputRow], **settings: Any) -> Document:
+    """Return a document of a comparison with some outputs."""
     comparison = Comparison("simple", ("a", "b"), False, 0, 1, False, outputs)
     return Document(
         command="polygraphy run m.onnx --onnxrt --onnx",
@@ -61,6 +63,7 @@ def document(outputs: list[OutputRow], **settings: Any) -> Document:
 
 
 def chain(count: int) -> Model:
+    """Return the description of a model with a chain of Relu nodes."""
     nodes = tuple(
         Node(f"n{index}", "Relu", inputs=(f"t{index - 1}",), outputs=(f"t{index}",))
         for index in range(count)
@@ -69,8 +72,10 @@ def chain(count: int) -> Model:
 
 
 def profile_result(sides: int, errors: Sequence[float | None], name: str = "n") -> dict[str, Any]:
-    """Return the document of profiles in which node number 0 takes 1 us in the first profile and 4
-    in the last one, number 1 takes 2 and 3, and so on, and the last row is outside of nodes.
+    """Return the document of profiles with nodes of different times.
+
+    Node number 0 takes 1 us in the first profile and 4 in the last one, number 1 takes 2 and 3,
+    and so on. The last row is outside of nodes.
     """
     count = len(errors)
     found = [
@@ -89,7 +94,7 @@ def profile_result(sides: int, errors: Sequence[float | None], name: str = "n") 
 
 
 def sweep_document(cells: int) -> Document:
-    """Return the document of a sweep of models with 20 cells each, of which one fails."""
+    """Return the document of a sweep whose models have 20 cells each, one of which fails."""
     found = [
         SweepRow(
             name=f"model_{at // 20}.onnx runner{at % 20}",

@@ -13,8 +13,11 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.ports.reporting import Console
 
 
-def compared(*differences: float, function: Any = None, iterations: int = 1) -> AccuracyResults:
-    """Compare two runs whose outputs y0, y1, ... differ by so much in the last iteration."""
+def compare_runs(*differences: float, function: Any = None, iterations: int = 1) -> AccuracyResults:
+    """Return the comparison of two runs whose outputs y0, y1, ... differ by given errors.
+
+    They differ in the last iteration.
+    """
     runs = RunResults()
     for name, sign in (
         ("onnxrt-runner-N0-11/22/26-18:31:49", 1),

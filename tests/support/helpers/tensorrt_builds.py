@@ -12,10 +12,11 @@ from polygraphy.backend.trt import (
 
 
 def profile() -> Profile:
+    """Return a profile of `x` with a dynamic batch."""
     return Profile().add("x", (1, 8), (2, 8), (4, 8))
 
 
-def built(network: Any, **settings: Any) -> Any:
-    """Build with the batch of `profile`, and return the plan."""
+def build_plan(network: Any, **settings: Any) -> Any:
+    """Build a network with the batch of `profile`, and return the plan."""
     config = CreateConfig(profiles=[profile()], **settings)
     return EngineBytesFromNetwork(network, config)()

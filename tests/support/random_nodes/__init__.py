@@ -186,7 +186,7 @@ OPERATORS: dict[str, Any] = {
 
 @cache
 def _versions() -> dict[str, list[int]]:
-    """Return the versions of all operators: listing the schemas takes 10 ms."""
+    """Return the versions of all operators by name."""
     found: dict[str, list[int]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "" and not schema.deprecated:
@@ -200,7 +200,7 @@ def versions(op: str) -> list[int]:
 
 
 def random_node(op: str, opset: int, seed: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Return a model of one node, and its data."""
+    """Return a model with one random node, and its inputs by name."""
     rng = np.random.default_rng([zlib.crc32(op.encode()), opset, seed])
     inputs, attributes, outputs = OPERATORS[op](rng, opset)
     return node_model(op, opset, inputs, attributes, outputs)
@@ -209,8 +209,9 @@ def random_node(op: str, opset: int, seed: int) -> tuple[onnx.ModelProto, dict[s
 def node_model(
     op: str, opset: int, inputs: list[Any], attributes: dict[str, Any], outputs: int = 1
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Return a model of one node, and its data; an input that is None is left out, and attributes
-    that this version does not have are.
+    """Return a model with one node, and its inputs by name.
+
+    An input that is None is omitted, as are attributes that this version does not have.
     """
     names = [f"x{i}" if value is not None else "" for i, value in enumerate(inputs)]
     feed = {name: np.asarray(value) for name, value in zip(names, inputs) if name}

@@ -15,6 +15,7 @@ from tests.support.random_nodes.values import (
 
 
 def gemm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Gemm."""
     m, k, n = (int(x) for x in rng.integers(1, 5, 3))
     ta, tb = (int(chance(rng)), int(chance(rng)))
     attrs = {"transA": ta, "transB": tb}
@@ -43,6 +44,7 @@ def gemm(rng, opset):
 
 
 def binary(rng, opset, ints=True, nz=False, lo=-5):
+    """Return random inputs, attributes and the number of outputs of Add and the like."""
     dims = a_shape(rng, 1, 4)
     t = dims if chance(rng, 0.3) else broadcastable(rng, dims)
     dts = [FLOAT, FLOAT, np.float64]
@@ -73,11 +75,13 @@ def binary(rng, opset, ints=True, nz=False, lo=-5):
 
 
 def div(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Div."""
     x, attrs, n = binary(rng, opset, nz=True)
     return (x, attrs, n)
 
 
 def logic(rng, opset):
+    """Return random inputs, attributes and the number of outputs of And and the like."""
     dims = a_shape(rng, 1, 4)
     if opset < 7:
         k = int(rng.integers(0, len(dims)))
@@ -90,6 +94,7 @@ def logic(rng, opset):
 
 
 def compare(rng, opset):
+    """Return random inputs, attributes and the number of outputs of a comparison."""
     x, attrs, n = binary(rng, opset, ints=opset >= 9)
     if opset < 7:
         x = [t.astype(np.int32) for t in x]
@@ -97,6 +102,7 @@ def compare(rng, opset):
 
 
 def equal(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Equal."""
     x, attrs, n = binary(rng, opset, ints=True)
     if opset < 11:
         x = [t.astype(np.int32) for t in x]
@@ -104,6 +110,7 @@ def equal(rng, opset):
 
 
 def mod(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Mod."""
     dims = a_shape(rng, 1, 4)
     t = broadcastable(rng, dims)
     if chance(rng, 0.4):
@@ -118,6 +125,7 @@ def mod(rng, opset):
 
 
 def power(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Pow."""
     dims = a_shape(rng, 1, 3)
     if opset >= 12 and chance(rng):
         b = choice(rng, np.int32, np.int64, FLOAT)
@@ -134,6 +142,7 @@ def power(rng, opset):
 
 
 def variadic(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Max and the like."""
     dims = a_shape(rng, 1, 4)
     k = int(rng.integers(1, 5))
     dt = FLOAT
@@ -148,6 +157,7 @@ def variadic(rng, opset):
 
 
 def reduce_(rng, opset, new=18, ints=True):
+    """Return random inputs, attributes and the number of outputs of a reduction."""
     dims = a_shape(rng, 1, 4)
     n = len(dims)
     attrs = {}
@@ -178,10 +188,12 @@ def reduce_(rng, opset, new=18, ints=True):
 
 
 def reducesum(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ReduceSum."""
     return reduce_(rng, opset, 13)
 
 
 def arg(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ArgMax or ArgMin."""
     dims = a_shape(rng, 1, 4)
     attrs = {"axis": an_axis(rng, len(dims), opset >= 11)}
     if chance(rng):
@@ -195,6 +207,7 @@ def arg(rng, opset):
 
 
 def cumsum(rng, opset):
+    """Return random inputs, attributes and the number of outputs of CumSum or CumProd."""
     dims = a_shape(rng, 1, 4)
     attrs = {}
     if chance(rng):
@@ -212,6 +225,7 @@ def cumsum(rng, opset):
 
 
 def clip(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Clip."""
     dt = (
         FLOAT
         if opset < 12
@@ -237,6 +251,7 @@ def clip(rng, opset):
 
 
 def dequant(rng, opset):
+    """Return random inputs, attributes and the number of outputs of DequantizeLinear."""
     dims = a_shape(rng, 2, 4)
     dt = choice(rng, np.int8, np.uint8, np.int32)
     ax = an_axis(rng, len(dims))
@@ -258,6 +273,7 @@ def dequant(rng, opset):
 
 
 def quant(rng, opset):
+    """Return random inputs, attributes and the number of outputs of QuantizeLinear."""
     dims = a_shape(rng, 2, 4)
     dt = choice(rng, np.int8, np.uint8)
     ax = an_axis(rng, len(dims))
@@ -279,6 +295,7 @@ def quant(rng, opset):
 
 
 def prelu(rng, opset):
+    """Return random inputs, attributes and the number of outputs of PRelu."""
     dims = a_shape(rng, 2, 4)
     t = broadcastable(rng, dims) if opset >= 7 else choice(rng, (dims[1],), (1,))
     if opset >= 7 and (not t):
@@ -288,8 +305,10 @@ def prelu(rng, opset):
 
 
 def unary(lo=-3, hi=3, **choices):
+    """Return a generator of nodes with one input between bounds, and attributes of choices."""
 
     def gen(rng, opset):
+        """Return random inputs, attributes and the number of outputs of the node."""
         attrs = {k: float(choice(rng, *c)) for k, c in choices.items() if chance(rng)}
         return ([array(rng, a_shape(rng), FLOAT, lo, hi)], attrs, 1)
 
@@ -297,6 +316,7 @@ def unary(lo=-3, hi=3, **choices):
 
 
 def matmul(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MatMul."""
     a_, b_, c_ = (int(x) for x in rng.integers(1, 5, 3))
     lead = a_shape(rng, 0, 2, 3)
     dt = FLOAT if opset < 9 else choice(rng, FLOAT, np.float64, np.int32, np.int64)
@@ -313,6 +333,7 @@ def matmul(rng, opset):
 
 
 def einsum(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Einsum."""
     i, j, k, b = (int(x) for x in rng.integers(1, 5, 4))
     e = choice(
         rng,
@@ -330,6 +351,7 @@ def einsum(rng, opset):
 
 
 def dft(rng, opset):
+    """Return random inputs, attributes and the number of outputs of DFT."""
     dims = (2, int(rng.integers(2, 7)), int(rng.integers(2, 7)), int(choice(rng, 1, 2)))
     attrs = {}
     inv = chance(rng, 0.3)
@@ -360,6 +382,7 @@ def dft(rng, opset):
 
 
 def stft(rng, opset):
+    """Return random inputs, attributes and the number of outputs of STFT."""
     n = int(rng.integers(10, 20))
     w = int(choice(rng, 4, 5, 8))
     return (
@@ -375,6 +398,7 @@ def stft(rng, opset):
 
 
 def qlinmm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of QLinearMatMul."""
     dims = (3, 4)
     t = (4, 2)
     return (
@@ -394,6 +418,7 @@ def qlinmm(rng, opset):
 
 
 def mmint(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MatMulInteger."""
     return (
         [
             rng.integers(0, 255, (3, 4)).astype(np.uint8),
@@ -407,10 +432,12 @@ def mmint(rng, opset):
 
 
 def dynq(rng, opset):
+    """Return random inputs, attributes and the number of outputs of DynamicQuantizeLinear."""
     return ([array(rng, a_shape(rng))], {}, 3)
 
 
 def bitshift(rng, opset):
+    """Return random inputs, attributes and the number of outputs of BitShift."""
     return (
         [rng.integers(0, 100, (3, 4)).astype(np.uint8), rng.integers(0, 7, (4,)).astype(np.uint8)],
         {"direction": choice(rng, "LEFT", "RIGHT")},
@@ -419,6 +446,7 @@ def bitshift(rng, opset):
 
 
 def nll(rng, opset):
+    """Return random inputs, attributes and the number of outputs of a loss of classes."""
     c = 4
     dims = a_shape(rng, 0, 2)
     x = array(rng, (3, c, *dims))
@@ -433,18 +461,22 @@ def nll(rng, opset):
 
 
 def hardswish(rng, opset):
+    """Return random inputs, attributes and the number of outputs of HardSwish or Size."""
     return ([array(rng, a_shape(rng))], {}, 1)
 
 
 def gelu(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Gelu."""
     return ([array(rng, a_shape(rng))], {"approximate": choice(rng, "none", "tanh")}, 1)
 
 
 def shrink(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Shrink."""
     return ([array(rng, a_shape(rng))], {"lambd": 0.7, "bias": 0.3}, 1)
 
 
 def isinf(rng, opset):
+    """Return random inputs, attributes and the number of outputs of IsInf."""
     x = array(rng, (6,))
     x[0] = np.inf
     x[1] = -np.inf
@@ -452,15 +484,18 @@ def isinf(rng, opset):
 
 
 def gen_round(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Round."""
     return ([np.round(array(rng, a_shape(rng)) * 2) / 2], {}, 1)
 
 
 def det(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Det."""
     n = int(rng.integers(1, 4))
     return ([array(rng, (*a_shape(rng, 0, 2, 2), n, n))], {}, 1)
 
 
 def melw(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MelWeightMatrix."""
     return (
         [
             np.array(8, np.int64),
@@ -475,19 +510,25 @@ def melw(rng, opset):
 
 
 def win(rng, opset):
+    """Return random inputs, attributes and the number of outputs of a window function."""
     return ([np.array(int(rng.integers(3, 12)), np.int64)], {"periodic": int(chance(rng))}, 1)
 
 
 def hardsig(rng, opset):
+    """Return random inputs, attributes and the number of outputs of HardSigmoid."""
     return ([array(rng, a_shape(rng))], {"alpha": 0.3, "beta": 0.4} if chance(rng) else {}, 1)
 
 
 def swish(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Swish or Mish."""
     return ([array(rng, a_shape(rng))], {}, 1)
 
 
 def whole_numbers(dtype):
+    """Return a generator of nodes with one input of a data type, whose values are 0 or 1."""
+
     def gen(rng, opset):
+        """Return random inputs, attributes and the number of outputs of the node."""
         return ([array(rng, a_shape(rng), dtype, 0, 1)], {}, 1)
 
     return gen

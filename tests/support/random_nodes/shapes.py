@@ -15,12 +15,14 @@ from tests.support.random_nodes.values import (
 
 
 def pad(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Pad."""
     dims = a_shape(rng, 1, 4)
     n = len(dims)
     mode = choice(rng, "constant", "reflect", "edge", *(["wrap"] if opset >= 19 else []))
     neg = mode == "constant" and chance(rng, 0.3)
 
     def p(d):
+        """Return a random pad of an axis of a size, as far as the mode allows it."""
         if mode in ("reflect", "wrap"):
             return int(rng.integers(0, max(d, 1)))
         return int(rng.integers(-1 if neg and d > 2 else 0, 4))
@@ -51,6 +53,7 @@ def pad(rng, opset):
 
 
 def slice_(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Slice."""
     dims = a_shape(rng, 1, 4, 6)
     n = len(dims)
     axes = [int(x) for x in rng.permutation(n)[: rng.integers(1, n + 1)]]
@@ -78,6 +81,7 @@ def slice_(rng, opset):
 
 
 def topk(rng, opset):
+    """Return random inputs, attributes and the number of outputs of TopK."""
     dims = a_shape(rng, 1, 3, 6)
     ax = an_axis(rng, len(dims), opset >= 11)
     k = int(rng.integers(1, dims[ax] + 1))
@@ -92,6 +96,7 @@ def topk(rng, opset):
 
 
 def flatten(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Flatten."""
     dims = a_shape(rng, 1, 4)
     return (
         [array(rng, dims)],
@@ -101,6 +106,7 @@ def flatten(rng, opset):
 
 
 def concat(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Concat."""
     dims = list(a_shape(rng, 1, 4))
     ax = an_axis(rng, len(dims), opset >= 11)
     out = []
@@ -112,6 +118,7 @@ def concat(rng, opset):
 
 
 def split(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Split."""
     dims = list(a_shape(rng, 1, 4))
     ax = an_axis(rng, len(dims), opset >= 11)
     k = int(rng.integers(1, 4))
@@ -132,6 +139,7 @@ def split(rng, opset):
 
 
 def transpose(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Transpose."""
     dims = a_shape(rng, 1, 4)
     return (
         [array(rng, dims)],
@@ -141,6 +149,7 @@ def transpose(rng, opset):
 
 
 def gather(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Gather."""
     dims = a_shape(rng, 1, 3)
     ax = an_axis(rng, len(dims), opset >= 11)
     i = rng.integers(-dims[ax] if opset >= 11 else 0, dims[ax], a_shape(rng, 0, 2)).astype(
@@ -150,6 +159,7 @@ def gather(rng, opset):
 
 
 def gatherel(rng, opset):
+    """Return random inputs, attributes and the number of outputs of GatherElements."""
     dims = a_shape(rng, 1, 3)
     ax = an_axis(rng, len(dims))
     t = list(dims)
@@ -158,6 +168,7 @@ def gatherel(rng, opset):
 
 
 def gathernd(rng, opset):
+    """Return random inputs, attributes and the number of outputs of GatherND."""
     dims = a_shape(rng, 2, 4, 4)
     b = int(rng.integers(0, 2)) if opset >= 12 else 0
     q = int(rng.integers(1, len(dims) - b + 1))
@@ -167,6 +178,7 @@ def gathernd(rng, opset):
 
 
 def scatterel(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ScatterElements."""
     dims = a_shape(rng, 1, 3)
     ax = an_axis(rng, len(dims), opset >= 11)
     attrs = {"axis": ax}
@@ -182,6 +194,7 @@ def scatterel(rng, opset):
 
 
 def scatternd(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ScatterND."""
     dims = a_shape(rng, 1, 3)
     q = int(rng.integers(1, len(dims) + 1))
     k = int(rng.integers(1, 4))
@@ -195,17 +208,20 @@ def scatternd(rng, opset):
 
 
 def expand(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Expand."""
     dims = a_shape(rng, 1, 3)
     t = list(broadcastable(rng, dims))
     return ([array(rng, tuple(t)), np.array(dims, np.int64)], {}, 1)
 
 
 def tile(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Tile."""
     dims = a_shape(rng, 1, 3)
     return ([array(rng, dims), rng.integers(1, 4, len(dims)).astype(np.int64)], {}, 1)
 
 
 def onehot(rng, opset):
+    """Return random inputs, attributes and the number of outputs of OneHot."""
     dims = a_shape(rng, 1, 3)
     d = int(rng.integers(2, 5))
     return (
@@ -220,6 +236,7 @@ def onehot(rng, opset):
 
 
 def d2s(rng, opset):
+    """Return random inputs, attributes and the number of outputs of DepthToSpace."""
     attrs = {"blocksize": 2}
     if opset >= 11 and chance(rng):
         attrs["mode"] = choice(rng, "DCR", "CRD")
@@ -227,10 +244,12 @@ def d2s(rng, opset):
 
 
 def s2d(rng, opset):
+    """Return random inputs, attributes and the number of outputs of SpaceToDepth."""
     return ([array(rng, (2, 2, 4, 6))], {"blocksize": 2}, 1)
 
 
 def nms(rng, opset):
+    """Return random inputs, attributes and the number of outputs of NonMaxSuppression."""
     n = int(rng.integers(1, 8))
     b = rng.uniform(0, 1, (2, n, 4)).astype(FLOAT)
     attrs = {"center_point_box": int(chance(rng))}
@@ -243,6 +262,7 @@ def nms(rng, opset):
 
 
 def trilu(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Trilu."""
     return (
         [array(rng, a_shape(rng, 2, 4)), np.array(int(rng.integers(-4, 5)), np.int64)],
         {"upper": int(chance(rng))},
@@ -251,6 +271,7 @@ def trilu(rng, opset):
 
 
 def where(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Where."""
     dims = a_shape(rng, 1, 4)
     return (
         [
@@ -264,6 +285,7 @@ def where(rng, opset):
 
 
 def reshape(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Reshape."""
     dims = a_shape(rng, 2, 4)
     t = [0, -1] if chance(rng) else [-1]
     if opset == 1:
@@ -272,6 +294,7 @@ def reshape(rng, opset):
 
 
 def squeeze(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Squeeze."""
     dims = tuple(choice(rng, 1, 3) for _ in range(4))
     ax = [
         i - (4 if chance(rng, 0.3) and opset >= 11 else 0)
@@ -284,6 +307,7 @@ def squeeze(rng, opset):
 
 
 def unsqueeze(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Unsqueeze."""
     dims = a_shape(rng, 1, 3)
     k = int(rng.integers(1, 3))
     n = len(dims) + k
@@ -294,6 +318,7 @@ def unsqueeze(rng, opset):
 
 
 def cast(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Cast."""
 
     to = choice(
         rng,
@@ -307,6 +332,7 @@ def cast(rng, opset):
 
 
 def revseq(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ReverseSequence."""
     b = int(chance(rng))
     return (
         [array(rng, (4, 4, 2)), rng.integers(1, 5, 4).astype(np.int64)],
@@ -316,10 +342,12 @@ def revseq(rng, opset):
 
 
 def eyelike(rng, opset):
+    """Return random inputs, attributes and the number of outputs of EyeLike."""
     return ([array(rng, (3, 4))], {"k": int(rng.integers(-2, 3))}, 1)
 
 
 def compress(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Compress."""
     dims = a_shape(rng, 1, 3)
     if chance(rng):
         return ([array(rng, dims), array(rng, (int(np.prod(dims)),), bool)], {}, 1)
@@ -328,6 +356,7 @@ def compress(rng, opset):
 
 
 def unique(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Unique."""
     dims = a_shape(rng, 1, 3)
     attrs = {"sorted": int(chance(rng))}
     if chance(rng):
@@ -336,15 +365,18 @@ def unique(rng, opset):
 
 
 def ccp(rng, opset):
+    """Return random inputs, attributes and the number of outputs of CenterCropPad."""
     return ([array(rng, (4, 5, 6)), np.array([3, 8], np.int64)], {"axes": [0, 2]}, 1)
 
 
 def rangeop(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Range."""
     dt = choice(rng, np.int32, np.int64, FLOAT)
     return ([np.array(1, dt), np.array(9, dt), np.array(choice(rng, 1, 2, 3), dt)], {}, 1)
 
 
 def shp(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Shape."""
     return (
         [array(rng, a_shape(rng))],
         (
@@ -357,10 +389,12 @@ def shp(rng, opset):
 
 
 def scatter9(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Scatter."""
     return scatterel(rng, 9)
 
 
 def dropout(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Dropout."""
     attrs = {}
     if opset < 7:
         attrs["is_test"] = 1

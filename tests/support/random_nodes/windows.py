@@ -11,6 +11,7 @@ from tests.support.random_nodes.values import FLOAT, a_shape, an_axis, array, ch
 
 
 def bn(rng, opset):
+    """Return random inputs, attributes and the number of outputs of BatchNormalization."""
     dims = a_shape(rng, 2, 5)
     c = dims[1]
     attrs = {}
@@ -41,10 +42,12 @@ def bn(rng, opset):
 
 
 def globalpool(rng, opset):
+    """Return random inputs, attributes and the number of outputs of a global pool."""
     return ([array(rng, a_shape(rng, 3, 5))], {}, 1)
 
 
 def globallp(rng, opset):
+    """Return random inputs, attributes and the number of outputs of GlobalLpPool."""
     return (
         [array(rng, a_shape(rng, 3, 5))],
         {"p": int(choice(rng, 1, 2, 3))} if chance(rng) else {},
@@ -53,6 +56,7 @@ def globallp(rng, opset):
 
 
 def softmaxlike(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Softmax and the like."""
     dims = a_shape(rng, 1, 4)
     n = len(dims)
     attrs = {"axis": an_axis(rng, n, opset >= 11)} if chance(rng, 0.7) else {}
@@ -62,6 +66,7 @@ def softmaxlike(rng, opset):
 
 
 def lrn(rng, opset):
+    """Return random inputs, attributes and the number of outputs of LRN."""
     dims = a_shape(rng, 4, 4, 7)
     attrs = {"size": int(choice(rng, 1, 2, 3, 4, 5, 7))}
     if chance(rng):
@@ -70,6 +75,7 @@ def lrn(rng, opset):
 
 
 def window(rng, n, opset, dil=True, size=None):
+    """Return random attributes of a window over a number of axes, such as strides and pads."""
     attrs = {}
     k = [int(x) for x in rng.integers(1, 4, n)]
     attrs["kernel_shape"] = k
@@ -87,6 +93,7 @@ def window(rng, n, opset, dil=True, size=None):
 
 
 def conv(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Conv."""
     n = int(rng.integers(1, 4))
     g = int(choice(rng, 1, 1, 2, 3))
     ci = int(rng.integers(1, 3))
@@ -106,6 +113,7 @@ def conv(rng, opset):
 
 
 def convt(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ConvTranspose."""
     n = int(rng.integers(1, 4))
     g = int(choice(rng, 1, 1, 2, 3))
     ci = int(rng.integers(1, 3))
@@ -137,6 +145,7 @@ def convt(rng, opset):
 
 
 def maxpool(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MaxPool."""
     n = int(rng.integers(1, 4))
     attrs = window(rng, n, opset, dil=opset >= 10)
     if attrs.get("auto_pad", "").startswith("SAME"):
@@ -158,6 +167,7 @@ def maxpool(rng, opset):
 
 
 def avgpool(rng, opset):
+    """Return random inputs, attributes and the number of outputs of AveragePool."""
     n = int(rng.integers(1, 4))
     attrs = window(rng, n, opset, dil=opset >= 19)
     if attrs.get("auto_pad", "").startswith("SAME"):
@@ -171,6 +181,7 @@ def avgpool(rng, opset):
 
 
 def lppool(rng, opset):
+    """Return random inputs, attributes and the number of outputs of LpPool."""
     n = int(rng.integers(1, 4))
     attrs = window(rng, n, opset, dil=opset >= 18)
     if attrs.get("auto_pad", "").startswith("SAME"):
@@ -184,6 +195,7 @@ def lppool(rng, opset):
 
 
 def resize(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Resize."""
     dims = (1, int(rng.integers(1, 3)), int(rng.integers(2, 7)), int(rng.integers(2, 7)))
     mode = choice(rng, "nearest", "linear", *(["cubic"] if opset >= 11 else []))
     attrs = {"mode": mode}
@@ -249,6 +261,7 @@ def resize(rng, opset):
 
 
 def upsample(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Upsample."""
     dims = (1, 2, int(rng.integers(2, 6)), int(rng.integers(2, 6)))
     sc = [1.0, 1.0, float(choice(rng, 1, 1.5, 2, 3)), float(choice(rng, 1, 2, 2.5))]
     attrs = {"mode": choice(rng, "nearest", "linear" if opset > 1 else "bilinear")}
@@ -262,8 +275,10 @@ def upsample(rng, opset):
 
 
 def rnnlike(kind):
+    """Return a generator of recurrent nodes of a kind."""
 
     def gen(rng, opset):
+        """Return random inputs, attributes and the number of outputs of the node."""
         T, B, width, H = (int(x) for x in rng.integers(1, 5, 4))
         d = choice(rng, "forward", "reverse", "bidirectional")
         D = 2 if d == "bidirectional" else 1
@@ -335,6 +350,7 @@ def rnnlike(kind):
 
 
 def inorm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of InstanceNormalization."""
     dims = a_shape(rng, 3, 5)
     c = dims[1]
     attrs = {"epsilon": 0.01} if chance(rng) else {}
@@ -344,6 +360,7 @@ def inorm(rng, opset):
 
 
 def lnorm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of LayerNormalization."""
     dims = a_shape(rng, 2, 4)
     ax = an_axis(rng, len(dims))
     t = dims[ax:]
@@ -354,6 +371,7 @@ def lnorm(rng, opset):
 
 
 def gnorm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of GroupNormalization."""
     g = int(choice(rng, 1, 2, 3))
     c = g * int(rng.integers(1, 3))
     dims = (2, c, *a_shape(rng, 1, 3))
@@ -362,17 +380,20 @@ def gnorm(rng, opset):
 
 
 def rmsnorm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of RMSNormalization."""
     dims = a_shape(rng, 2, 4)
     ax = an_axis(rng, len(dims))
     return ([array(rng, dims), array(rng, dims[ax:])], {"axis": ax}, 1)
 
 
 def lpnorm(rng, opset):
+    """Return random inputs, attributes and the number of outputs of LpNormalization."""
     dims = a_shape(rng, 1, 4)
     return ([array(rng, dims)], {"axis": an_axis(rng, len(dims)), "p": int(choice(rng, 1, 2))}, 1)
 
 
 def mvn(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MeanVarianceNormalization."""
     dims = a_shape(rng, 4, 4)
     return (
         [array(rng, dims)],
@@ -382,6 +403,7 @@ def mvn(rng, opset):
 
 
 def roialign(rng, opset):
+    """Return random inputs, attributes and the number of outputs of RoiAlign."""
     attrs = {
         "output_height": int(rng.integers(1, 4)),
         "output_width": int(rng.integers(1, 4)),
@@ -407,6 +429,7 @@ def roialign(rng, opset):
 
 
 def maxroipool(rng, opset):
+    """Return random inputs, attributes and the number of outputs of MaxRoiPool."""
     k = int(rng.integers(1, 4))
     lo = rng.integers(0, 4, (k, 2))
     hi = lo + rng.integers(0, 5, (k, 2))
@@ -424,6 +447,7 @@ def maxroipool(rng, opset):
 
 
 def gridsample(rng, opset):
+    """Return random inputs, attributes and the number of outputs of GridSample."""
     three = opset >= 20 and chance(rng, 0.3)
     sp = (3, 4, 5) if three else (4, 5)
     attrs = {
@@ -440,6 +464,7 @@ def gridsample(rng, opset):
 
 
 def qlinconv(rng, opset):
+    """Return random inputs, attributes and the number of outputs of QLinearConv."""
     x, attrs, _ = conv(rng, opset)
     X = rng.integers(0, 255, x[0].shape).astype(np.uint8)
     wt = choice(rng, np.uint8, np.int8)
@@ -461,6 +486,7 @@ def qlinconv(rng, opset):
 
 
 def convint(rng, opset):
+    """Return random inputs, attributes and the number of outputs of ConvInteger."""
     x, attrs, _ = conv(rng, opset)
     return (
         [
@@ -474,6 +500,7 @@ def convint(rng, opset):
 
 
 def rotary(rng, opset):
+    """Return random inputs, attributes and the number of outputs of RotaryEmbedding."""
     B, H, S, D = (2, 2, 3, 4)
     x = array(rng, (B, H, S, D))
     attrs = {}
@@ -500,6 +527,7 @@ def rotary(rng, opset):
 
 
 def attention(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Attention."""
     B, H, Sq, Sk, D, Dv = (
         2,
         int(choice(rng, 2, 4)),
@@ -533,6 +561,7 @@ def attention(rng, opset):
 
 
 def col2im(rng, opset):
+    """Return random inputs, attributes and the number of outputs of Col2Im."""
     k = (2, 2)
     h, w = (5, 6)
     d = int(choice(rng, 1, 2))
@@ -547,6 +576,7 @@ def col2im(rng, opset):
 
 
 def affine(rng, opset):
+    """Return random inputs, attributes and the number of outputs of AffineGrid."""
     return (
         [array(rng, (2, 2, 3)), np.array([2, 3, 4, 5], np.int64)],
         {"align_corners": int(chance(rng))},
@@ -555,6 +585,7 @@ def affine(rng, opset):
 
 
 def deform(rng, opset):
+    """Return random inputs, attributes and the number of outputs of DeformConv."""
     return (
         [array(rng, (1, 2, 5, 5)), array(rng, (3, 2, 2, 2)), array(rng, (1, 8, 4, 4))]
         + ([array(rng, (3,))] if chance(rng) else []),

@@ -17,7 +17,7 @@ SIZE = 224
 
 
 def read_png(path):
-    """Return the pixels, uint8 [height, width, 3]."""
+    """Return the pixels of an image, uint8 [height, width, 3]."""
     data = path.read_bytes()
     width, height, depth, color = struct.unpack(">IIBB", data[16:26])
     if (depth, color) != (8, 2):
@@ -35,7 +35,7 @@ def read_png(path):
 
 
 def preprocess(pixels):
-    """Scale to 224 x 224 (nearest pixel) and normalize: float32 [1, 3, 224, 224]."""
+    """Return pixels scaled to 224 x 224 and normalized: float32 [1, 3, 224, 224]."""
     height, width, _ = pixels.shape
     rows = np.arange(SIZE) * height // SIZE
     columns = np.arange(SIZE) * width // SIZE
@@ -44,6 +44,6 @@ def preprocess(pixels):
 
 
 def load_data():
-    """Yield one feed dict per picture, at most 500."""
+    """Yield one input set per image, at most 500."""
     for path in sorted(FOLDER.glob("*.png"))[:LIMIT]:
         yield {"input": preprocess(read_png(path))}

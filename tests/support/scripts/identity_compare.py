@@ -8,7 +8,7 @@ CALLS = []
 
 
 def compare_outputs(iter_result0, iter_result1):
-    """Compare for equality, and tell how often it was asked."""
+    """Return whether each output is equal, and print the number of calls."""
     CALLS.append(IMPORTS)
     print(f"COMPARED {len(CALLS)}")
     return {
@@ -21,7 +21,7 @@ class Never:
     """A comparison function as a class, which nothing passes."""
 
     def __call__(self, iter_result0, iter_result1):
-        """Fail every output."""
+        """Return a failure for every output."""
         return dict.fromkeys(iter_result0, False)
 
 
@@ -29,5 +29,5 @@ never = Never()
 
 
 def double(iter_result):
-    """Double every output."""
+    """Return every output multiplied by two."""
     return {name: array * 2 for name, array in iter_result.items()}

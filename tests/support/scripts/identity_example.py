@@ -14,7 +14,7 @@ def load_network(builder, network, parser):
 
 @func.extend(CreateNetwork())
 def create_network(builder, network):
-    """Build `output` = `input` + 1, float32 [64, 64]."""
+    """Add the layers of `output` = `input` + 1, float32 [64, 64]."""
     import tensorrt as trt
 
     shape = (64, 64)
