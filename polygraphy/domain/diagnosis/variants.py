@@ -50,7 +50,7 @@ _OWN = {
     "FusedMatMul": ("alpha",),
 }
 """Which of them an operator has, also where they are left to their defaults."""
-_SWITCHES = {
+SWITCHES = {
     "Gemm": ("transA", "transB"),
     "FusedMatMul": ("transA", "transB"),
     "BatchNormalization": ("training_mode",),
@@ -142,7 +142,7 @@ _ACTIVATIONS = {
 }
 """The activations of recurrent operators, for each direction."""
 _CURVES = ("Tanh", "Relu", "Sigmoid", "HardSigmoid", "Softsign", "Softplus", "Elu", "Affine")
-_ALIKE = (
+ALIKE = (
     ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"),
     ("Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Softplus",
      "Identity", "Abs", "Neg", "Exp", "Log", "Sqrt", "Erf", "Gelu", "Softsign", "Selu", "Celu",
@@ -174,22 +174,11 @@ loses them.
 """
 _WIRES = 5
 """Inputs, or outputs, of the largest nodes that are tried in a different order."""
-_FEW = 8
-"""Integers of the longest list that is tried with others."""
-_USUAL = (0, 1, -1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
-"""Integers that are tried in place of others."""
-_LARGEST = 1 << 62
-"""Integers above stand for the end of an axis."""
 _NESTED = frozenset({"If", "Loop", "Scan"})
-_TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"})
-"""Operators whose first input is looked up, whatever it is."""
-_TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
-"""Attributes that hold the branches of trees: with other integers a tree may never end."""
 CLOSE = 1e-4
 """Error of a variant that rounding explains, as a share of the RMS. Chosen, not measured."""
 LARGEST_RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
-_BIASED = ("Conv", "ConvTranspose", "Gemm")
 _AXES = frozenset(
     {"Softmax", "LogSoftmax", "Hardmax", "Concat", "Gather", "Flatten", "LayerNormalization",
      "ArgMax", "ArgMin", "GatherElements", "ScatterElements", "Split", "TopK"}
@@ -318,7 +307,7 @@ def _epsilon_variants(side: Graph, index: int) -> Iterator[Variant]:
 
 def _flag_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with an inverted boolean attribute."""
-    switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
+    switches = ("keepdims",) if node.op.startswith("Reduce") else SWITCHES.get(node.op, ())
     for name in switches:
         is_on = int(node.attribute(name, name in _ON))
         if is_on not in (0, 1):
@@ -375,7 +364,7 @@ def _equation_variants(node: Node) -> Iterator[Variant]:
 
 def _operator_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with another operator."""
-    for ops in _CONTRIBUTED.get(node.domain, ()) if node.domain else _ALIKE:
+    for ops in _CONTRIBUTED.get(node.domain, ()) if node.domain else ALIKE:
         for op in ops if node.op in ops else ():
             if op != node.op:
                 change = changes.other_operator(node.op, op)
@@ -510,85 +499,6 @@ def _pad_variants(side: Graph, node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, with_attribute(node, name, "ints", (1,) * rank))
 
 
-def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
-    """Yield variants with one integer input changed or several reordered: sizes, bounds, axes or
-    indices.
-    """
-    node = side.nodes[index]
-    for position, name in enumerate(node.inputs):
-        values = side.constants[name].values if name in side.constants else None
-        if values is None or np.asarray(values).dtype.kind in "bOSUV" or np.size(values) > _FEW:
-            continue
-        if is_float(np.asarray(values)):
-            continue
-        if node.op in QUANTIZING or (node.op in _TABLES and not position):
-            continue
-        array = np.asarray(values)
-        limits = np.iinfo(array.dtype)
-        for value in _nearby_lists(tuple(map(int, array.reshape(-1)))):
-            if not all(limits.min <= index <= limits.max for index in value):
-                continue
-            other_integers = np.array(value, np.int64)
-            change = changes.other_weight(
-                "weight", name, difference_of_integers(array, other_integers), node.op
-            )
-            shaped = other_integers.reshape(array.shape).astype(array.dtype)
-            yield Variant("weight", change, node, {name: shaped})
-    for attribute in node.attributes:
-        if node.op.startswith("TreeEnsemble") and attribute.name.startswith(_TREES):
-            continue
-        is_known = attribute.name in (
-            *_SWITCHES.get(node.op, ()),
-            "keepdims",
-            "to",
-            "perm",
-            "dtype",
-            "num_outputs",
-        )
-        if is_known or attribute.kind not in ("int", "ints"):
-            continue
-        own_indices = (
-            (int(attribute.value),) if attribute.kind == "int" else tuple(map(int, attribute.value))
-        )
-        for value in _nearby_lists(own_indices) if len(own_indices) <= _FEW else ():
-            shown_value = value[0] if attribute.kind == "int" else value
-            own_number = own_indices[0] if attribute.kind == "int" else own_indices
-            if attribute.name == "batch_dims" and min(value) < 0:
-                continue  # No operator accepts it, and shape inference crashes.
-            change = changes.other_attribute(node.op, attribute.name, own_number, shown_value)
-            yield Variant(
-                "attribute",
-                change,
-                with_attribute(node, attribute.name, attribute.kind, shown_value),
-            )
-
-
-def difference_of_integers(array: Any, other_value: Any) -> Fact:
-    """Return the fact that integers differ from the expected ones."""
-    values, expected = array.reshape(-1).tolist(), other_value.reshape(-1).tolist()
-    if len(values) == len(expected) == 1:
-        return changes.is_value(values[0], expected[0])
-    return changes.contains(values, expected)
-
-
-def _nearby_lists(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield lists of integers that differ a little from the given ones."""
-    visited = {values}
-    turned = [values[i:] + values[:i] for i in range(1, len(values))]
-    moved = [tuple(value + step for value in values) for step in (1, -1)]
-    single = [
-        (*values[:at], value, *values[at + 1 :])
-        for at, number in enumerate(values)
-        for value in (number + 1, number - 1, *_USUAL, number + 2, number - 2, -number, 2 * number)
-    ]
-    for other_indices in [values[::-1], *turned, *moved, *single]:
-        if other_indices not in visited and all(
-            abs(index) < _LARGEST for index in other_indices if index not in values
-        ):
-            visited.add(other_indices)
-            yield other_indices
-
-
 def _transpose_variants(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield the variants of a node with a transposed weight."""
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
@@ -647,53 +557,3 @@ def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
     size = root_mean_square(residual[counted])
     largest = np.max(np.abs(array[counted] - residual[counted]))
     return bool(largest <= share * size)
-
-
-def lacks_bias(side: Graph, node: Node) -> bool:
-    """Return whether a node has no bias although most nodes of its operator have one."""
-    alike = [len(single_node.inputs) for single_node in side.nodes if single_node.op == node.op]
-    return (
-        node.op in _BIASED and len(node.inputs) == 2 and sum(n > 2 for n in alike) * 2 > len(alike)
-    )
-
-
-def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[str, Fact]:
-    """Return a likely cause, and the change as a fact, for an output that no variant explains.
-    A constant difference along channels suggests a bias.
-    """
-    node = side.nodes[index]
-    if any(True for _ in node.graphs):
-        return "changed", changes.other_subgraph(node.op)
-    if node.op in QUANTIZING:
-        # The input is correct, so only the scale or zero point can be incorrect.
-        return "quantization", changes.other_quantization(side.nodes[index].label)
-    # Its only input is correct, so only the operator can be changed.
-    is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
-    is_settings = is_settings and not any(node.op in ops for ops in _ALIKE)
-    unknown = "attribute" if is_settings else "changed"
-    if np.shape(output) != np.shape(expected):
-        change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))
-        return unknown, change
-    with np.errstate(invalid="ignore"):  # Infinity minus infinity is NaN.
-        apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
-    is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
-    is_bare = lacks_bias(side, node) and is_bias is not False
-    if is_bare or (is_bias and len(node.inputs) < 3):
-        return "structure", changes.missing_bias(node.op)
-    if is_bias and len(node.inputs) > 2:
-        return "weight", changes.other_bias(node.inputs[2])
-    return unknown, changes.unknown_change(node.op)
-
-
-def _is_bias(difference: Any, op: str) -> bool | None:
-    """Return whether a difference is constant within each channel, or None.
-    The result is None if there are too few elements to decide.
-    """
-    channel = 1 if op.startswith("Conv") else difference.ndim - 1
-    if difference.ndim < 2 or not np.isfinite(difference).all():
-        return None
-    axises = tuple(axis for axis in range(difference.ndim) if axis != channel)
-    if np.prod([difference.shape[axis] for axis in axises]) < 2:
-        return None
-    spread = np.ptp(difference, axis=axises)
-    return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(difference))), 1e-30))

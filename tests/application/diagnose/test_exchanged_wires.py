@@ -102,7 +102,7 @@ def test_a_weight_with_a_small_effect_is_named_beside_fused_nodes(tmp_path: Path
     weight = next(weight for weight in model.graph.initializer if weight.name == "b1")
     values = onnx.numpy_helper.to_array(weight) * np.float32(1.0002)
     weight.CopyFrom(onnx.numpy_helper.from_array(values, "b1"))
-    kept = culprits(model, optimized(convolutions({}), tmp_path), SHAPE)
+    kept = culprits(model, optimize_model(convolutions({}), tmp_path), SHAPE)
     assert nodes_of(kept) == [["conv1"]]
     assert kept.culprits[0]["cause"] == "weight"
 

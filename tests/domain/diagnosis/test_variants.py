@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.variants import (
-    guess_cause,
-    integer_variants,
-    matches_expected,
-    variants,
-)
+from polygraphy.domain.diagnosis.solving.integers import integer_variants
+from polygraphy.domain.diagnosis.solving.likely_cause import guess_cause
+from polygraphy.domain.diagnosis.variants import matches_expected, variants
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import (
     Attribute,

@@ -30,12 +30,12 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
+from polygraphy.domain.diagnosis.solving.integers import integer_variants
 from polygraphy.domain.diagnosis.solving.padding import padding_variants
 from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
     Variant,
-    integer_variants,
     matches_expected,
     numeric_attributes,
     operators_with_number,

@@ -12,8 +12,9 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
+from polygraphy.domain.diagnosis.solving.integers import difference_of_integers
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
-from polygraphy.domain.diagnosis.variants import Variant, difference_of_integers
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
 

@@ -7,7 +7,7 @@ from polygraphy.application.diagnose.comparisons.saved_comparison import SavedCo
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult, Remedy
-from polygraphy.domain.diagnosis.variants import guess_cause
+from polygraphy.domain.diagnosis.solving.likely_cause import guess_cause
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.maps import as_array, common_keys, numbers_of_maps

@@ -65,14 +65,9 @@ from polygraphy.domain.diagnosis.culprit import (
     with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.solving.likely_cause import guess_cause
 from polygraphy.domain.diagnosis.solving.sizes import resize_variants
-from polygraphy.domain.diagnosis.variants import (
-    CLOSE,
-    Variant,
-    guess_cause,
-    matches_expected,
-    variants,
-)
+from polygraphy.domain.diagnosis.variants import CLOSE, Variant, matches_expected, variants
 from polygraphy.domain.diagnosis.words import (
     changes,
     evidence,

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.variants import (
-    Variant,
-    difference_of_integers,
-)
+from polygraphy.domain.diagnosis.solving.integers import difference_of_integers
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
 

@@ -7,12 +7,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.variants import (
-    LARGEST_RANK,
-    Variant,
-    difference_of_integers,
-    with_attribute,
-)
+from polygraphy.domain.diagnosis.solving.integers import difference_of_integers
+from polygraphy.domain.diagnosis.variants import LARGEST_RANK, Variant, with_attribute
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.tensors.precision import is_float
