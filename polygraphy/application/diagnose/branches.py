@@ -49,6 +49,14 @@ def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Value
     return evolve(case, model=inline_branches(whole, feeds, saved))
 
 
+def take_branches(case: Case, feed: Feed, saved: Values) -> Case:
+    """Return the case with the branches of If nodes that run on one input set, if others run on
+    other sets."""
+    if not any(node.operator == "If" for node in case.model.nodes):
+        return case
+    return evolve(case, model=inline_branches(evolve(case, model=case.whole), [feed], [saved]))
+
+
 def add_idle_branches(answer: Found, request: Request) -> Found:
     """Return an answer; without a fault, its reason also names If branches that never ran.
     They were not compared.

@@ -15,6 +15,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
+from polygraphy.application.diagnose.changes.changed_models import load_changed_models
 from polygraphy.application.diagnose.changes.scaled_numbers import ScaledNumbers
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Submodel, tensor_bytes
@@ -343,12 +344,9 @@ class _Guesses:
 
     def _fits_others(self, variant: Variant) -> bool:
         """Return whether the changed model computes what was saved for all other input sets."""
-        if not self._others:
-            return True
-        part = Submodel(self._case.model.proto, self._feed)
+        sets = load_changed_models(self._case, [variant], self._party, self._others)
         try:
-            compute = part.change(output_name(variant), variant).load(self._party)
-            for feed, saved in self._others:
+            for compute, feed, saved in sets:
                 values = compute(feed)
                 noise = rounding_noise(compute, feed, values)
                 if self._case.find_deviations(values, saved, noise):

@@ -4,12 +4,12 @@ the factor is searched with which the model computes what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch
@@ -41,6 +41,8 @@ class ScaledNumbers:
         values: the outputs of the unchanged model.
         deviations: returns how outputs differ from the expected ones.
         tried: for how many numbers a factor was searched.
+        nodes: the positions of the nodes whose numbers are tried (default: all).
+        nearest: a factor this close to 1 is not a fault.
     """
 
     search: ChangeSearch
@@ -48,6 +50,8 @@ class ScaledNumbers:
     values: Values
     deviations: Callable[[Values], Mapping[str, Deviation]]
     tried: int = 0
+    nodes: Collection[int] | None = field(default=None, kw_only=True)
+    nearest: float = field(default=_NEAR, kw_only=True)
 
     def find_matches(self) -> Iterator[Variant]:
         """Yield the variants in which one number, multiplied by a factor, explains the outputs,
@@ -59,7 +63,9 @@ class ScaledNumbers:
             self.tried += 1
             factor = self._factor(scaled)
             if factor is not None:
-                yield evolve(scaled(1.0), change=describe(1 / factor), weights={})
+                # A found factor is not precise enough for a command that sets an attribute.
+                weights = scaled(factor).weights
+                yield evolve(scaled(1.0), change=describe(1 / factor), weights=weights)
 
     def count_numbers(self) -> int:
         """Return how many numbers may have been scaled."""
@@ -75,10 +81,14 @@ class ScaledNumbers:
             readers = graph.readers.get(name, [])
             if array is not None and is_float(array) and array.size and len(readers) == 1:
                 [(index, _)] = readers
+                if self.nodes is not None and index not in self.nodes:
+                    continue
                 node = graph.nodes[index]
                 describe = partial(_describe_scaling, "weight", name, node.op)
                 yield describe, partial(_scale_weight, node, name, array)
-        for node in graph.operations.values():
+        for index, node in graph.operations.items():
+            if self.nodes is not None and index not in self.nodes:
+                continue
             for name in numeric_attributes(node):
                 if number := node.attribute(name):
                     describe = partial(_describe_scaling, "attribute", name, node.op)
@@ -97,15 +107,17 @@ class ScaledNumbers:
             values = self.search.compute(variant)
             if values is None or not self._have_shapes_of_goals(values):
                 return None
-            if self._explains(values):
-                if abs(after - 1) <= _NEAR:
-                    return None
-                proof = self.search.compute(variant, self.search.prover)
-                return after if proof is not None and self._explains(proof) else None
             factor = float(
                 np.dot(self._as_vector(values) - goal, distance) / np.dot(distance, distance)
             )
             slope = (factor - before[1]) / (after - before[0]) if after != before[0] else 0.0
+            if self._explains(values):
+                if abs(after - 1) <= self.nearest:
+                    return None
+                proof = self.search.compute(variant, self.search.prover)
+                if proof is None or not self._explains(proof):
+                    return None
+                return after - factor / slope if slope else after
             if not np.isfinite(factor) or not slope:
                 return None
             before, after = (after, factor), after - factor / slope

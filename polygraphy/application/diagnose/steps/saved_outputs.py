@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.branches import take_branches
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.changes.outputs_alone import add_change, explain_outputs
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
@@ -101,6 +102,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the outcome of explaining outputs without saved intermediate tensors."""
+    case = take_branches(case, comparison.feed, comparison.saved_values)
     run = (comparison.feed, comparison.saved_values, comparison.outputs)
     answer = explain_outputs(
         case, run, comparison.compared.differences, comparison.arbiter,
@@ -128,7 +130,7 @@ def explain_all_sets(
     case: Case, comparison: SavedComparison, explain: Step[SavedComparison]
 ) -> StepOutcome:
     """Return the culprits of the worst input set, and those of others that they do not explain."""
-    answer = explain(case, comparison)
+    answer = explain(take_branches(case, comparison.feed, comparison.saved_values), comparison)
     if not isinstance(answer, Found) or answer.result.verdict != FAULT:
         return answer
     culprits = [*answer.result.culprits]
@@ -138,7 +140,8 @@ def explain_all_sets(
         if comparison.is_explained_by(nodes, case.model.graph, number):
             continue
         other = comparison.limit_to(number)
-        more = explain(evolve(case, feed=other.feed), other)
+        other_case = take_branches(case, other.feed, other.saved_values)
+        more = explain(evolve(other_case, feed=other.feed), other)
         if isinstance(more, Found) and more.result.verdict == FAULT:
             culprits += [one for one in more.result.culprits if nodes.isdisjoint(one.nodes)]
     return evolve(answer, result=evolve(answer.result, culprits=culprits))

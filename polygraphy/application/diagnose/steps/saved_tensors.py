@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,16 @@ from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
     ChangeSearch,
     OtherTensor,
-    output_name,
     usual_variants,
 )
+from polygraphy.application.diagnose.changes.changed_models import load_changed_models
 from polygraphy.application.diagnose.changes.code_numbers import (
     find_code_numbers,
     find_shared_number,
     is_code_number,
 )
 from polygraphy.application.diagnose.changes.integer_search import find_integers
+from polygraphy.application.diagnose.changes.region_changes import find_region_changes
 from polygraphy.application.diagnose.changes.weight_search import (
     find_lost_inputs,
     find_other_weights,
@@ -38,7 +39,7 @@ from polygraphy.application.diagnose.comparisons.saved_precision import (
 )
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.parts import Submodel, cut_part
+from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.rounding import accepted_dtype
 from polygraphy.application.diagnose.steps.saved_outputs import (
     describe_order,
@@ -241,20 +242,17 @@ class _SavedTensors:
         epsilon = max((known.epsilon for known in computed if known is not None), default=0.0)
         rounded = _ROUNDINGS * max(self._coarse, epsilon)
         limit = max(CLOSE, _IMPROVED * max(rounded, _TF32 if self._tf32 else 0.0))
-        part = Submodel(case.model.proto, comparison.feed)
+        names, changed = {*case.model.outputs}, [*chain(*self._changed.values())]
+        sets = zip(comparison.feeds, comparison.matched.sets)
         try:
-            for variant in chain(*self._changed.values()):
-                part = part.change(output_name(variant), variant)
-            compute = part.load(self._party)
+            return all(
+                matches_reference(
+                    case, compute, feed, LazySubset(names & saved.keys(), saved.__getitem__), limit
+                )
+                for compute, feed, saved in load_changed_models(case, changed, self._party, sets)
+            )
         except PolygraphyException:  # The model lacks a node, so that no command restores it.
             return not command
-        names = {*case.model.outputs}
-        return all(
-            matches_reference(
-                case, compute, feed, LazySubset(names & saved.keys(), saved.__getitem__), limit
-            )
-            for feed, saved in zip(comparison.feeds, comparison.matched.sets)
-        )
 
     def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
         """Return, by name, deviation and computed value of tensors that no backend reproduces.
@@ -353,14 +351,15 @@ class _SavedTensors:
             facts.append(evidence.change_of_node(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))
-        elif self._run.is_traced:
-            cause, said_facts, culprit = self._find_changed_node(
-                name, computing, region, side, trace
-            )
-            facts += said_facts
-            computing, proven = ([culprit], True) if culprit is not None else (computing, False)
         else:
-            facts.append(evidence.cannot_tell_apart())
+            variant, culprit = self._find_changed_node(name, computing, region, side, trace)
+            if variant is not None and culprit is not None:
+                cause, proven, note = variant.cause, True, remedies.undo([variant.change])
+                proof = evidence.undone_gives_expected(len(computing), source)
+                facts += [evidence.change_of_node(variant.change), proof]
+                computing = [culprit]
+            elif not self._run.is_traced:
+                facts.append(evidence.cannot_tell_apart())
         return Culprit(
             [nodes[index].label for index in computing],
             name,
@@ -539,21 +538,19 @@ class _SavedTensors:
 
     def _find_changed_node(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Graph, trace: Trace
-    ) -> tuple[str, list[Fact], int | None]:
-        """Return cause, facts and position of the changed node that explains the result; position
-        None if unproven.
-        """
+    ) -> tuple[Variant | None, int | None]:
+        """Return the variant and the position of the one changed node that explains the result;
+        both None if there is none, or several in a file of saved results."""
         search = self._search_in(name, region, side, trace)
         if search is None or len(computing) > _INSIDE:
-            return "changed", [], None
-        for number in computing:
-            tried = variants(side, number) if number in side.operations else ()
-            for variant in search.select_matching(tried):
-                self._changed[name] = [variant]
-                source = "program" if self._run.is_traced else "saved"
-                proof = evidence.undone_gives_expected(len(computing), source)
-                return variant.cause, [evidence.change_of_node(variant.change), proof], number
-        return "changed", [], None
+            return None, None
+        found = [*islice(find_region_changes(search, computing), 1 if self._run.is_traced else 2)]
+        if len(found) != 1:
+            return None, None
+        [(number, variant)] = found
+        if variant.weights or variant.node not in side.nodes:  # A factor is only described.
+            self._changed[name] = [variant]
+        return variant, number
 
     def _overflow(self, name: str, output: Any, trace: Trace) -> Fact | None:
         """Return the fact that a saved half-precision tensor is infinite in elements that are

@@ -1,0 +1,56 @@
+"""The changed node among several, if only the tensors before and behind them are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from polygraphy.application.diagnose.case import Values
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch
+from polygraphy.application.diagnose.changes.scaled_numbers import ScaledNumbers
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import Deviation, deviation
+from polygraphy.domain.tensors.precision import is_float
+
+
+def find_region_changes(
+    search: ChangeSearch, nodes: Sequence[int]
+) -> Iterator[tuple[int, Variant]]:
+    """Yield nodes with the change after which a part of the model computes the expected tensors: a
+    common mistake, or else a weight or attribute multiplied by a factor.
+
+    Args:
+        search: tries changes of the part.
+        nodes: the positions of its nodes.
+    """
+    operations = [index for index in nodes if index in search.graph.operations]
+    changed = []
+    for index in operations:
+        for variant in search.find_usual_variants(index):
+            changed.append(index)
+            yield index, variant
+            break
+    for variant in _find_factors(search, operations):
+        index = search.graph.operation_producers[next(filter(None, variant.node.outputs))]
+        if index not in changed:
+            changed.append(index)
+            yield index, variant
+
+
+def _find_factors(search: ChangeSearch, nodes: Sequence[int]) -> Iterator[Variant]:
+    """Yield the variants of some nodes in which one number, multiplied by a factor, explains the
+    expected tensors."""
+    names = [name for name, goal in search.goals.items() if is_float(goal)]
+
+    def deviations(values: Values) -> Mapping[str, Deviation]:
+        """Return how tensors differ from the expected ones."""
+        return {name: deviation(values[name], search.goals[name]) for name in names}
+
+    try:
+        values = search.part.load_first(search.runners)(search.part.feed)
+    except PolygraphyException:
+        return
+    if len(names) == len(search.goals) and all(name in values for name in names):
+        yield from ScaledNumbers(
+            search, names, values, deviations, nodes=nodes, nearest=0.0
+        ).find_matches()
