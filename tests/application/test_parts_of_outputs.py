@@ -25,7 +25,7 @@ from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
 from polygraphy.domain.tensors.parts import Layout, label_parts
 from polygraphy.ports.diagnosing import DiagnosisReports
-from tests.support.joined import JOINED, Joined, detector, feeds_of, suppressed
+from tests.support.joined import JOINED, Joined, detector, feeds_of, split_detector, suppressed
 from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
@@ -121,6 +121,18 @@ def test_the_node_that_makes_a_part_wrong_is_named(
     assert found.verdict == FAULT
     (culprit,) = found.culprits
     assert (culprit.nodes, culprit.party, culprit.cause) == (nodes, MODEL, cause)
+
+
+@pytest.mark.parametrize(
+    ("quantized", "nodes"),
+    [("pairs", ["q_joined_dq", "split", "dq_output"]), ("operators", ["join"])],
+)
+def test_a_single_scale_for_all_parts_is_named_behind_a_reshape(
+    quantized: str, nodes: Sequence[str]
+) -> None:
+    found = beside(split_detector(quantized), split_detector(), IMAGES)
+    (culprit,) = found.culprits
+    assert (culprit.nodes, culprit.cause) == (nodes, "quantization")
 
 
 class WrongProducts(OnnxParty):

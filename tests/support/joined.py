@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import onnx
 from attrs import frozen
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from tests.support.models import make, value
 
-__all__ = ["BOXES", "JOINED", "Joined", "detector", "feeds_of", "suppressed"]
+__all__ = ["BOXES", "JOINED", "Joined", "detector", "feeds_of", "split_detector", "suppressed"]
 
 BOXES = 640.0
 node = helper.make_node
@@ -411,3 +411,64 @@ def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
     held = {name: array for name, array in weights.items() if name in used}
     inputs, outputs = [value("x", [1, 3, 8, 8])], [value("output", [1, 6, 64])]
     return make("detector", nodes, inputs, outputs, weights=held)
+
+
+def split_detector(quantized: str = "") -> onnx.ModelProto:
+    """A detector whose joined output is reshaped, to a shape that nodes compute.
+
+    Args:
+        quantized: ``pairs`` or ``operators``: the joined tensor has one scale, in nodes
+            QuantizeLinear and DequantizeLinear, or in a QLinearConcat; in float32 by default.
+    """
+    model = detector()
+    weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    weights |= {
+        "first": np.array([0]),
+        "others": np.array([6, 8, 8]),
+        "zero": np.array(0, np.uint8),
+        "boxes_step": np.array(BOXES / 255, np.float32),
+        "scores_step": np.array(1 / 255, np.float32),
+    }
+    nodes = [*model.graph.node][:-1]
+    shape = [
+        node("Shape", ["boxes"], ["all_dims"], "all_dims"),
+        node("Gather", ["all_dims", "first"], ["batch"], "batch"),
+        node("Concat", ["batch", "others"], ["dims"], "dims", axis=0),
+    ]
+    step = ["boxes_step", "zero"]
+    join = node("Concat", ["boxes", "scores"], ["joined"], "join", axis=1)
+
+    def pair(source: str, codes: str, target: str) -> list[onnx.NodeProto]:
+        return [
+            node("QuantizeLinear", [source, *step], [codes], f"q_{target}"),
+            node("DequantizeLinear", [codes, *step], [target], f"dq_{target}"),
+        ]
+
+    if quantized == "pairs":
+        nodes += [join, *pair("joined", "joined_q", "joined_dq"), *shape]
+        nodes += [node("Reshape", ["joined_dq", "dims"], ["split"], "split")]
+        nodes += pair("split", "split_q", "output")
+    elif quantized == "operators":
+        scores = ["scores_step", "zero"]
+        nodes += [
+            node("QuantizeLinear", ["boxes", *step], ["boxes_q"], "q_boxes"),
+            node("QuantizeLinear", ["scores", *scores], ["scores_q"], "q_scores"),
+            node(
+                "QLinearConcat",
+                [*step, "boxes_q", *step, "scores_q", *scores],
+                ["joined_q"],
+                "join",
+                axis=1,
+                domain="com.microsoft",
+            ),
+            *shape,
+            node("Reshape", ["joined_q", "dims"], ["split_q"], "split"),
+            node("DequantizeLinear", ["split_q", *step], ["output"], "dq_output"),
+        ]
+    else:
+        nodes += [join, *shape, node("Reshape", ["joined", "dims"], ["output"], "split")]
+    used = {name for each in nodes for name in each.input}
+    held = {name: array for name, array in weights.items() if name in used}
+    inputs, outputs = [value("x", [1, 3, 8, 8])], [value("output", [1, 6, 8, 8])]
+    domains = ["com.microsoft"] if quantized == "operators" else []
+    return make("detector", nodes, inputs, outputs, weights=held, domains=domains)

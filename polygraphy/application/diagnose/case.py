@@ -51,6 +51,7 @@ from polygraphy.domain.tensors.facts import (
     is_ordered,
     layout_of,
 )
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.domain.tensors.shapes import describe_contradiction
 from polygraphy.logger.errors import mark_as_logged
@@ -141,6 +142,7 @@ class Case:
         is_made_up: whether the data are generated.
         are_shapes_open: whether the data are generated, and the user set no shapes.
         versions: other versions of each backend, in separate environments.
+        other_layouts: the layouts of the outputs of the model that this one is compared with.
     """
 
     model: OpenModel
@@ -160,6 +162,7 @@ class Case:
     is_made_up: bool = field(default=False, kw_only=True)
     are_shapes_open: bool = field(default=False, kw_only=True)
     versions: Mapping[str, Mapping[str, OtherEnvironment]] = field(factory=dict, kw_only=True)
+    other_layouts: Mapping[str, Layout] = field(factory=dict, kw_only=True)
     _log: _Log = field(factory=_Log, kw_only=True)
     _memo: _Memo = field(factory=_Memo, kw_only=True)
 
@@ -182,6 +185,7 @@ class Case:
             is_made_up=self.is_made_up,
             are_shapes_open=self.are_shapes_open,
             versions=self.versions,
+            other_layouts=self.other_layouts,
             log=self._log,
         )
 
@@ -399,8 +403,16 @@ class Case:
             (value, expected),
             is_bounded=by_nature,
             name=name,
-            layout=layout_of(self.facts, name),
+            layout=self.layout(name),
         )
+
+    def layout(self, name: str) -> Layout | None:
+        """Return the layout of an output, or that of the other model, if only that one has parts;
+        None if neither is known. An optimized or quantized model may hide the parts."""
+        layout = layout_of(self.facts, name)
+        if layout is None or layout.is_plain:
+            layout = self.other_layouts.get(name, layout)
+        return layout
 
     def deviation(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
         """Return the deviation of an output from the expected values."""

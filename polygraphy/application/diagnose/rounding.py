@@ -44,7 +44,6 @@ from polygraphy.domain.tensors.facts import (
     compute_dtype,
     is_bounded,
     is_ordered,
-    layout_of,
 )
 from polygraphy.domain.tensors.precision import is_float, precision_of
 
@@ -212,7 +211,7 @@ def part_rounding(
         (dtype, expected.dtype.name),
         is_bounded=is_bounded(case.facts, name),
         name=name,
-        layout=layout_of(case.facts, name),
+        layout=case.layout(name),
     )
 
 

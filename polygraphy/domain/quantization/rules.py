@@ -17,7 +17,7 @@ from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Site
 
 Asks = Literal["all", "inputs", "follows", "output", "nothing"]
 
-_FOLLOWS = frozenset(
+FOLLOWS = frozenset(
     {
         "AveragePool", "Clip", "Flatten", "Gather", "GatherElements", "MaxPool", "Relu", "Reshape",
         "Resize", "Slice", "Squeeze", "TopK", "Transpose", "Unsqueeze",
@@ -30,7 +30,7 @@ _MOVES = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators behind which some quantizers put what the next node asks for in front of them."""
 _MOVES_OF_NNCF = _MOVES | {"MaxPool"}
 """The same for NNCF, which also puts it in front of operators that choose elements."""
-_STATIC = _FOLLOWS | {
+_STATIC = FOLLOWS | {
     "Add", "ArgMax", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "CumSum",
     "EmbedLayerNormalization", "Gemm", "GlobalAveragePool", "InstanceNormalization",
     "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Pad", "Sigmoid", "Softmax", "Split",
@@ -129,7 +129,7 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     if producer in _LIKE_STATIC and not rules.fixed:
         return rules
     forced = _forced_rules(nodes, sites)
-    follows = {name for node in nodes if node.op in _FOLLOWS for name in node.makes}
+    follows = {name for node in nodes if node.op in FOLLOWS for name in node.makes}
     is_better = any(sites[number].name not in follows for number in rules.fixed - forced.fixed)
     return forced if is_better or (producer == "olive" and not forced.fixed) else rules
 
@@ -163,7 +163,9 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
     for node in nodes:
         if producer == "static" and node.op not in _STATIC:
             continue
-        inputs = [name for name in node.reads if name in activations or name in new_names]
+        # Shapes, indices and limits are not quantized, even where other nodes compute them.
+        reads = node.reads[:1] if node.op in FOLLOWS else node.reads
+        inputs = [name for name in reads if name in activations or name in new_names]
         reads_quantized = any(name in names for name in node.reads)
         is_asking = reads_quantized and all(name in names for name in inputs)
         if is_asking:
@@ -181,8 +183,8 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
         if not constant.isdisjoint(node.reads[:1]) and node.op == "Gather":
             asks[node.name] = "all" if names.issuperset(node.makes) else "inputs"
         elif all(complete.get(node.op, [False])):
-            asks[node.name] = "follows" if node.op in _FOLLOWS else "all"
-        elif node.op in _FOLLOWS:
+            asks[node.name] = "follows" if node.op in FOLLOWS else "all"
+        elif node.op in FOLLOWS:
             asks[node.name] = "follows" if names.issuperset(node.makes) else "nothing"
     rules = Rules(nodes, sites, asks, _biases(nodes, asks))
     return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized_sites(()))

@@ -102,6 +102,41 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     assert RmsRatio()(outputs(onnx.load(path), party), outputs(plain())) <= 0.05
 
 
+def with_transposes(model: onnx.ModelProto, *, quantized: bool) -> onnx.ModelProto:
+    """Transpose a tensor twice; quantize what the first node computes with the same parameters."""
+    read = "r1_d" if quantized else "r1"
+    reader = next(n for n in model.graph.node if read in n.input and "r1_q" not in n.output)
+    nodes = [helper.make_node("Transpose", [read], ["turned"], "turn")]
+    if quantized:
+        names = ["r1_s", "r1_z"]
+        nodes.append(helper.make_node("QuantizeLinear", ["turned", *names], ["turned_q"]))
+        nodes.append(helper.make_node("DequantizeLinear", ["turned_q", *names], ["turned_d"]))
+    last = "turned_d" if quantized else "turned"
+    nodes.append(helper.make_node("Transpose", [last], ["back"], "turn_back"))
+    for at, node in enumerate(nodes, [*model.graph.node].index(reader)):
+        model.graph.node.insert(at, node)
+    reader.input[[*reader.input].index(read)] = "back"
+    return model
+
+
+def with_residual(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Add the input to a small share of the output."""
+    model.graph.node[-1].output[0] = "z"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.15), "share"))
+    model.graph.node.append(helper.make_node("Mul", ["z", "share"], ["small"], "scaled"))
+    model.graph.node.append(helper.make_node("Add", ["small", "x"], ["y"], "residual"))
+    return model
+
+
+@pytest.mark.parametrize("change", [lambda model: model, with_residual], ids=["large", "usual"])
+def test_tensors_that_share_a_wrong_parameter_are_one_culprit(change: Callable[[Any], Any]) -> None:
+    model = change(with_transposes(build_quantized(), quantized=True))
+    wrong = with_weight(model, "r1_s", lambda scale: scale * np.float32(0.2))
+    [culprit] = found(wrong, change(with_transposes(plain(), quantized=False))).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("clipped range", ["relu1"])
+    assert "'turned' has the same parameters." in str(culprit)
+
+
 def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> None:
     model = build_quantized()
     held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}

@@ -42,6 +42,7 @@ from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.rounding import deviation_sentence
+from polygraphy.domain.tensors.facts import DeferredLayouts
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -102,6 +103,12 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
         is_large = missing_memory(case) is not None
     opened = open_model(reference, maps_weights=is_large)
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
+    case = evolve(
+        case,
+        other_layouts=DeferredLayouts(
+            lambda: pair.rename_outputs(case, getattr(opened.facts(), "layouts", {}))
+        ),
+    )
     if pair.goal is not None and not is_quantized(pair.pairing):
         raise errors.goal_without_quantization()
     if pair.goal is not None:

@@ -23,7 +23,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.quantizing import (
     OUTPUT,
@@ -34,6 +33,8 @@ from polygraphy.domain.diagnosis.quantizing import (
 )
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import MOVES
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -51,6 +52,8 @@ not measured."""
 _BESIDE = 0.5
 """If at least this share of a difference remains without quantization, the models differ for
 another reason. Chosen, not measured."""
+_JOINS = "Concat"
+"""The operator that joins parts of different sizes to one tensor."""
 _FEW = 4
 """Most nodes that are named, and at most half of all: if more are needed, the error accumulates.
 Chosen, not measured."""
@@ -162,47 +165,49 @@ class QuantizedPair:
             notes.append(steps.sets_tried(len(kept_nodes), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)
-        if len(kept_nodes) > _FEW or 1 < len(names) < 2 * len(kept_nodes):
+        joined = self._joined_output(kept_nodes)
+        are_many = len(kept_nodes) > _FEW or 1 < len(names) < 2 * len(kept_nodes)
+        if joined is None and are_many:
             worst = [(name, ranked[name]) for name in names[:_FEW]]
             reason = reasons.quantization_accumulates(most, len(kept_nodes), len(names), worst)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         after = self._output_error(kept_nodes, sets)
-        output = self._output_of(kept_nodes)
-        facts = [evidence.quantization_cost(most, after, len(kept_nodes), len(names))]
-        if output is None:
+        facts = []
+        if joined is None:
+            nodes = list(kept_nodes)
+            facts.append(evidence.quantization_cost(most, after, len(kept_nodes), len(names)))
             facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept_nodes]
+            note = remedies.quantize_without(self._add_sharing_nodes(kept_nodes))
         else:
-            facts += self._describe_part(output, outputs[number], goals[number])
-        note = (
-            remedies.quantize_without(self._add_sharing_nodes(kept_nodes))
-            if output is None
-            else remedies.split_scale(output)
-        )
+            output, concat, nodes = joined
+            off = case.deviation(output, outputs[number][output], goals[number][output])
+            facts.append(evidence.lost_part(output, off))
+            facts.append(evidence.error_without_quantization(most, after))
+            note = remedies.split_scale(concat, output)
         op = next((node.operator for node in case.model.nodes if node.label == kept_nodes[0]), "")
         remedy = Remedy(None, True, note)
-        nodes = kept_nodes if output is None else [*self._node_before(output), *kept_nodes]
         culprit = Culprit(nodes, None, MODEL, "quantization", None, facts, remedy, op)
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
-    def _output_of(self, kept_names: Sequence[str]) -> str | None:
-        """Return the output whose own quantization is the only fault; None if it is not."""
-        names = [
-            operand.name
-            for operand in self._operands
-            if operand.node in kept_names and operand.position == OUTPUT
-        ]
-        return names[0] if len(names) == len(kept_names) == 1 else None
-
-    def _node_before(self, output: str) -> list[str]:
-        """Return the name of the node that quantizes an output, in a list; empty if unknown."""
-        reads = {
-            name
-            for node in self._case.model.nodes
-            if output in node.makes
-            for name in node.reads[:1]
-        }
-        nodes = self._case.model.nodes
-        return [node.label for node in nodes if not reads.isdisjoint(node.makes)]
+    def _joined_output(self, kept_names: Sequence[str]) -> tuple[str, str, list[str]] | None:
+        """Return the output that joins parts, of which only one is lost because all are quantized
+        with one scale, the node that joins them, and the nodes that quantize what it computes; None
+        if the quantization of something else is at fault."""
+        makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
+        for output in self._case.model.outputs:
+            nodes: list[Node] = []
+            node = makers.get(output)
+            while node is not None:
+                nodes.insert(0, node)
+                moves = node.operator in MOVES or node.operator in QUANTIZING
+                node = makers.get(node.reads[0]) if moves and node.reads else None
+            if nodes and nodes[0].operator == _JOINS:
+                labels = [each.label for each in nodes]
+                if set(kept_names) <= set(labels):
+                    first = next(each.label for each in nodes if each.operator in QUANTIZING)
+                    named = [name for name in labels if name == first or name in kept_names]
+                    return output, labels[0], named
+        return None
 
     def _add_sharing_nodes(self, kept_names: Sequence[str]) -> list[str]:
         """Return nodes with all nodes that share their quantized tensors: a tensor stays in
@@ -236,11 +241,6 @@ class QuantizedPair:
         for node in nodes:
             if node.operator == "DequantizeLinear" and node.reads[0] in before:
                 yield node.makes[0], before[node.reads[0]]
-
-    def _describe_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
-        """Return facts about the part of an output with the largest loss."""
-        off = self._case.deviation(output, values[output], goals[output])
-        return [evidence.wrong_part(output, off)] if off.part else []
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return, by node, the loss from quantizing its inputs."""

@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import deviation, rounding_between
-from polygraphy.domain.tensors.facts import compute_dtype, layout_of
+from polygraphy.domain.tensors.facts import compute_dtype
 from polygraphy.ports.diagnosing import SuspectedParty, find_violations
 
 _RUNS = 5
@@ -97,7 +97,7 @@ def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
     if case.rounding(name, *outputs) is None:
         return False
     dtype = compute_dtype(case.facts, name)
-    layout = layout_of(case.facts, name)
+    layout = case.layout(name)
     explained = rounding_between(outputs, (dtype, dtype), name=name, layout=layout)
     return explained is not None and not deviation(*outputs, rounding=explained).is_wrong
 

@@ -33,7 +33,6 @@ from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.rounding import has_lost_part
-from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.editing import open_model
 
@@ -42,6 +41,8 @@ _LEFT, _HEALTHY = 0.25, 0.1
 model. Losses below twice that ratio are not searched. Chosen, not measured."""
 _HELPS = 0.9
 """Correct parameters reduce the loss at least to this share. Chosen, not measured."""
+_USUAL_LEFT = 0.75
+"""Correct parameters reduce a usual loss at least to this share. Chosen, not measured."""
 _WRONG = 2
 """Most parameters that are called wrong, unless data exceed their ranges: more of them are how the
 quantizer was set."""
@@ -60,6 +61,9 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
     if compared.largest_error <= USUAL_LOSS and not _has_lost_part(case, comparison):
+        if culprits := _wrong_parameters(case, comparison):
+            named = Found(DiagnosisResult(FAULT, culprits), case)
+            return _advise_real_data(named) if _is_generated(case, comparison) else named
         reason = reasons.usual_quantization(compared.largest_error)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
@@ -95,11 +99,20 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
 def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
     """Return whether quantization makes a whole part of an output constant."""
     return any(
-        has_lost_part(name, (array, expected[name]), layout_of(case.facts, name))
+        has_lost_part(name, (array, expected[name]), case.layout(name))
         for values, expected in zip(comparison.values, comparison.expected)
         for name, array in values.items()
         if name in expected and isinstance(array, np.ndarray)
     )
+
+
+def _wrong_parameters(case: Case, comparison: ModelComparison) -> list[Culprit]:
+    """Return the few wrong parameters of a model that loses no more than quantized models usually
+    do; empty if it has none."""
+    culprits = _culprits_of_goal(case, comparison, _USUAL_LEFT * _loss(case, comparison))
+    causes = {culprit.cause for culprit in culprits}
+    is_wrong = causes <= PARAMETER_CAUSES - {CALIBRATION} and len(culprits) <= _WRONG
+    return culprits if is_wrong else []
 
 
 def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culprit]:
@@ -130,7 +143,7 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
 
 def _loss(case: Case, comparison: ModelComparison) -> float:
     """Return the RMS of the error of all input sets, relative to that of the expected outputs."""
-    metric = RmsRatio(lambda name: layout_of(case.facts, name))
+    metric = RmsRatio(case.layout)
     return metric(Outputs(comparison.values), Outputs(comparison.expected))
 
 

@@ -579,9 +579,21 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
 
 
 @fact
-def wrong_part(output: str, deviation: Deviation) -> str:
-    """Return the fact that an output differs, and by how much."""
-    return f"Output {output!r} {deviation.in_words()}."
+def lost_part(output: str, deviation: Deviation) -> str:
+    """Return the fact that the parts of an output need scales of their own, with the worst element
+    of the lost part."""
+    return (
+        f"All parts of {output!r} are quantized with a single scale, which is too large for one of"
+        f" them: the output {deviation.in_words()}."
+    )
+
+
+@fact
+def error_without_quantization(before: float, after: float) -> str:
+    """Return the fact that the largest error is smaller without a quantization."""
+    if after == 0:
+        return "Without this quantization, the outputs match exactly."
+    return f"Without this quantization, the error is {before / after:,.0f} times smaller."
 
 
 @fact

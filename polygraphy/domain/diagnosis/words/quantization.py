@@ -34,7 +34,7 @@ from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import DEQUANTIZED, Site
-from polygraphy.domain.tensors.naming import count_text, in_bytes, in_percent
+from polygraphy.domain.tensors.naming import count_text, in_bytes, in_percent, join_words
 
 _CAUSES = {
     CLIPPED: "The range cuts off {cut} of the elements",
@@ -307,6 +307,13 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     which = "the correct value" if count == 1 else f"the {count} correct values"
     falls = f"{metric} falls from {before:.3g} to {after:.3g}"
     return f"With {which}, {falls}, and every node remains quantized."
+
+
+@fact
+def shared_parameters(names: Sequence[str]) -> str:
+    """Return the fact that other tensors have the same parameters."""
+    which = "has" if len(names) == 1 else "have"
+    return f"{join_words([repr(_name(name)) for name in names])} {which} the same parameters."
 
 
 SAVE_CORRECTED = constant("save_corrected", "Add --save PATH to write the corrected model.")

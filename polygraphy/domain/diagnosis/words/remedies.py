@@ -153,9 +153,9 @@ def quantize_without(nodes: Sequence[str]) -> str:
 
 
 @statement
-def split_scale(output: str) -> str:
+def split_scale(node: str, output: str) -> str:
     """Return the sentence that the parts of an output need different scales."""
     return (
-        f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
+        f"Quantize the inputs of the concatenation {node!r} separately, each with its own scale,"
         f" or keep {output!r} in floating point."
     )

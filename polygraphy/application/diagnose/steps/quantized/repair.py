@@ -4,10 +4,11 @@ less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence, Sized
 from itertools import product
 from math import inf
 
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case
@@ -29,6 +30,7 @@ from polygraphy.domain.quantization.causes import (
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.losses import SiteLoss, weight_loss
 from polygraphy.domain.quantization.metrics import RmsRatio
+from polygraphy.domain.quantization.rules import FOLLOWS
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import DEQUANTIZED, Site
 from polygraphy.ports.diagnosing import QuantizedModel
@@ -206,17 +208,51 @@ def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal)
     """Return culprits for the sites with wrong scales or zero points, or one culprit for a
     rule that covers many.
     """
-    causes = {number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()}
+    copies = _copies(model, repair.sites)
+    causes = {
+        number: cause_of(model.sites[number], loss)
+        for number, loss in repair.sites.items()
+        if number not in copies
+    }
     clipped = [number for number, cause in causes.items() if cause == CLIPPED]
     if len(clipped) >= _MANY:
         causes |= dict.fromkeys(clipped, CALIBRATION)
     culprits = []
-    for number, loss in sorted(repair.sites.items()):
-        site, cause, is_saved = model.sites[number], causes[number], goal.is_settled
+    for number, cause in sorted(causes.items()):
+        site, loss, is_saved = model.sites[number], repair.sites[number], goal.is_settled
         culprit = parameter_culprit(model, site, loss, cause, is_saved=is_saved)
-        effect = words.repair_effect(goal.name, repair.before, repair.after, len(repair.sites))
-        culprits.append(evolve(culprit, facts=[*culprit.facts, effect]))
+        facts = [*culprit.facts]
+        if names := [model.sites[copy].name for copy, first in copies.items() if first == number]:
+            facts.append(words.shared_parameters(names))
+        facts.append(words.repair_effect(goal.name, repair.before, repair.after, len(causes)))
+        culprits.append(evolve(culprit, facts=facts))
     return culprits
+
+
+def _copies(model: QuantizedModel, numbers: Collection[int]) -> dict[int, int]:
+    """Return, by site, the site from which its parameters are copied: quantizers give a tensor
+    that only moves or selects the elements of another tensor the parameters of that tensor."""
+    by_name = {model.sites[number].name: number for number in numbers}
+    copies: dict[int, int] = {}
+    for node in model.nodes:
+        if node.op not in FOLLOWS or not node.reads or node.reads[0] not in by_name:
+            continue
+        first = by_name[node.reads[0]]
+        for number in (by_name[name] for name in node.makes if name in by_name):
+            if _has_equal_scheme(model.sites[first], model.sites[number]):
+                copies[number] = copies.get(first, first)
+    return copies
+
+
+def _has_equal_scheme(site: Site, other_site: Site) -> bool:
+    """Return whether two sites have equal scales and zero points."""
+    scheme, other = site.scheme, other_site.scheme
+    return (
+        scheme is not None
+        and other is not None
+        and np.array_equal(scheme.scale, other.scale)
+        and np.array_equal(scheme.zero_point, other.zero_point)
+    )
 
 
 def parameter_culprit(

@@ -17,7 +17,6 @@ from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
-from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.editing import save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -45,7 +44,7 @@ class GoalRuns:
         self.goal, self.values, self._case = goal, comparison.values, case
         self._party, self._feeds = comparison.pair.party, list(comparison.feeds)
         self._right = Outputs(comparison.expected)
-        self.rms = RmsRatio(lambda name: layout_of(case.facts, name))
+        self.rms = RmsRatio(case.layout)
         self._metric: Metric = goal.metric or self.rms
         self._limit = self.allowed = inf if goal.seconds is None else goal.seconds
         self._start = time.perf_counter()
