@@ -14,6 +14,8 @@ _TO_NUMBERS = frozenset({"int", "float", "bool", "len", "range", "item", "tolist
 """Functions and methods that turn a tensor, or its size, into numbers of Python."""
 _SIZES = frozenset({"size", "shape", "numel"})
 """What may be a number of Python: exporters follow it unless more is done to it."""
+_DEEPEST = 4
+"""Calls of functions in functions that are followed."""
 _ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
 """What is the same for every example."""
 
@@ -32,9 +34,10 @@ def condition_text(expression: ast.expr) -> str:
     return " ".join(ast.unparse(expression).split())[:_LONGEST]
 
 
-def line_of_number(path: str, line: int) -> int:
-    """Return the line that computes the number which a line of a file reads: where Python turns a
-    tensor or its size into a number; 0 if there is none."""
+def place_of_number(path: str, line: int) -> tuple[str, int] | None:
+    """Return the file and line that compute the number which a line of a file reads: where Python
+    turns a tensor or its size into a number, also in a function that the line calls; None if there
+    is none, or it is the line itself."""
     function = _function_around(parse_file(path), line)
     statements = [] if function is None else [*_plain_statements(function.body)]
     own_statements = [
@@ -44,16 +47,72 @@ def line_of_number(path: str, line: int) -> int:
     ]
     for kinds in (_TO_NUMBERS, _SIZES) if own_statements else ():
         if _takes_number(own_statements[-1], kinds):
-            return 0
+            return None
+        if place := _place_in_helper(path, own_statements[-1], kinds):
+            return place
         wanted = _names_read(own_statements[-1])
         for statement in reversed(statements[: statements.index(own_statements[-1])]):
             if wanted.isdisjoint(_names_set(statement)):
                 continue
             if _takes_number(statement, kinds):
-                return statement.lineno
+                return path, statement.lineno
+            if place := _place_in_helper(path, statement, kinds):
+                return place
             if not _calls_module(statement):  # The result of a layer is not a number.
                 wanted |= _names_read(statement)
-    return 0
+    return None
+
+
+def _place_in_helper(
+    path: str, statement: ast.stmt, kinds: frozenset[str], depth: int = 0
+) -> tuple[str, int] | None:
+    """Return the file and line that use one of some functions, methods or attributes, in a function
+    that a statement calls; None if there is none.
+
+    Args:
+        path: the file with the statement.
+        statement: the statement.
+        kinds: the names of the functions, methods or attributes.
+        depth: how many calls lead to the statement.
+    """
+    helpers = _helpers_of(path) if depth < _DEEPEST else {}
+    for node in _parts(statement):
+        if not isinstance(node, ast.Call):
+            continue
+        own_path, body = helpers.get(ast.unparse(node.func).removeprefix("self."), ("", ()))
+        for inner in reversed([*_plain_statements(body)]):
+            if _takes_number(inner, kinds):
+                return own_path, inner.lineno
+            if place := _place_in_helper(own_path, inner, kinds, depth + 1):
+                return place
+    return None
+
+
+@lru_cache(maxsize=32)
+def _helpers_of(path: str) -> dict[str, tuple[str, Sequence[ast.stmt]]]:
+    """Return the file and statements of each function that a file defines, or imports from a file
+    next to it, by the name in calls."""
+    helpers: dict[str, tuple[str, Sequence[ast.stmt]]] = {}
+    for node in (node for statement in parse_file(path) for node in ast.walk(statement)):
+        if isinstance(node, ast.FunctionDef) and node.name != "forward":
+            helpers[node.name] = path, node.body
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            functions = _functions_beside(path, node.module)
+            for alias in node.names:
+                if alias.name in functions:
+                    helpers[alias.asname or alias.name] = functions[alias.name]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                for name, function in _functions_beside(path, alias.name).items():
+                    helpers[f"{alias.asname or alias.name}.{name}"] = function
+    return helpers
+
+
+def _functions_beside(path: str, module: str) -> dict[str, tuple[str, Sequence[ast.stmt]]]:
+    """Return the file and statements of each function of a module in the folder of a file."""
+    own_path = str(Path(path).parent.joinpath(*module.split("."))) + ".py"
+    functions = (node for node in parse_file(own_path) if isinstance(node, ast.FunctionDef))
+    return {function.name: (own_path, function.body) for function in functions}
 
 
 def _function_around(body: Sequence[ast.stmt], line: int) -> ast.FunctionDef | None:

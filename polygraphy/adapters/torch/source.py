@@ -19,7 +19,7 @@ from attrs import evolve
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
-from polygraphy.adapters.torch.branches import describe_condition, line_of_number
+from polygraphy.adapters.torch.branches import describe_condition, place_of_number
 from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 from polygraphy.adapters.torch.precision import disable_tf32, stored_precision
@@ -339,8 +339,8 @@ class OpenedTorch:
         node = next((node for node in self.nodes if node.name == name), None)
         if node is None or node.origin is None:
             return ""
-        line = line_of_number(node.origin.path, node.origin.line)
-        return str(evolve(node.origin, line=line)) if line else ""
+        place = place_of_number(node.origin.path, node.origin.line)
+        return str(evolve(node.origin, path=place[0], line=place[1])) if place else ""
 
     def _in_float64(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""

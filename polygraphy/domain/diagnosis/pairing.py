@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,20 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
         )
         pairing.tensors.update(around.tensors)
         return _complete_pairing(pairing)
+    return _complete_pairing(Pairing(*comparable_graphs(model, reference)))
+
+
+def comparable_graphs(
+    model: Graph, reference: Graph, narrow_types: Collection[str] = FLOATS
+) -> tuple[Graph, Graph]:
+    """Return two graphs to be compared: if one has floating-point weights of another type, without
+    regard to casts between such types.
+
+    Args:
+        model: the first graph.
+        reference: the second.
+        narrow_types: the types for which this holds if they are the less precise ones.
+    """
     types = [
         {weight.dtype for weight in graph.all_weights} & set(FLOATS) for graph in (model, reference)
     ]
@@ -81,9 +95,9 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     narrow = (
         min(differing, key=FLOATS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
-    return _complete_pairing(
-        Pairing(_comparable_graph(model, narrow), _comparable_graph(reference, narrow))
-    )
+    if narrow not in narrow_types:
+        narrow = None
+    return _comparable_graph(model, narrow), _comparable_graph(reference, narrow)
 
 
 def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -14,6 +14,7 @@ from polygraphy.domain.model.graph import (
     Graph,
     Node,
     Weight,
+    is_float_cast,
     weight_digest,
 )
 from polygraphy.domain.rounding import Deviation, deviation
@@ -69,7 +70,8 @@ class TwinDifferences:
         spots: the constants that differ.
         extra: nodes that only the model has.
         missing: the positions of nodes that only the other export has.
-        turned: nodes of the model that read other tensors than their twins.
+        turned: nodes of the model that read other tensors than their twins, each with the position
+            of its twin.
         weights: the number of weights of the other export.
         matched: the share of nodes that both have, of the larger one.
     """
@@ -77,7 +79,7 @@ class TwinDifferences:
     spots: list[Spot] = Factory(list)
     extra: list[Node] = Factory(list)
     missing: list[int] = Factory(list)
-    turned: list[Node] = Factory(list)
+    turned: list[tuple[Node, int]] = Factory(list)
     weights: int = 0
     matched: float = 1.0
 
@@ -92,8 +94,10 @@ class TwinDifferences:
 
 
 def computing_nodes(graph: Graph) -> list[Node]:
-    """Return the nodes of a graph except constants and Identity."""
-    return [node for node in graph.nodes if node.op not in _IDLE]
+    """Return the nodes of a graph except constants and Identity; also except casts between
+    floating-point types if weights are compared in a less precise type."""
+    nodes = [node for node in graph.nodes if node.op not in _IDLE]
+    return nodes if graph.narrow is None else [node for node in nodes if not is_float_cast(node)]
 
 
 def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
@@ -161,7 +165,7 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
                 and not twin_differences.extra
                 and not twin_differences.missing
             ):
-                twin_differences.turned.append(node)
+                twin_differences.turned.append((node, position))
     read = {name for node in reference_nodes for name in node.inputs} & held_weights[1].keys()
     twin_differences.weights = sum(
         held_weights[1][name].dtype in ("float32", "float64", "float16", "bfloat16")
@@ -270,11 +274,11 @@ def _is_different(value: Any, other_value: Any) -> bool:
     if value is None or other_value is None:
         return value is not other_value
     first, second = np.asarray(value), np.asarray(other_value)
-    if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
+    if first.shape != second.shape:
         return True
-    return (
-        deviation(first, second).is_wrong if is_float(first) else not np.array_equal(first, second)
-    )
+    if is_float(first) and is_float(second):  # NumPy knows no kind of bfloat16.
+        return deviation(first, second).is_wrong
+    return first.dtype.kind != second.dtype.kind or not np.array_equal(first, second)
 
 
 def example_constants(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:

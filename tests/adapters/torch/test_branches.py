@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.torch.branches import describe_condition, line_of_number
+from polygraphy.adapters.torch.branches import describe_condition, place_of_number
 
 MODULE = """\
 class Net:
@@ -85,4 +85,42 @@ class Net:
 def test_the_line_that_computes_a_number_is_found(tmp_path: Path, line: int, computed: int) -> None:
     path = tmp_path / "net.py"
     path.write_text(NUMBERS)
-    assert line_of_number(str(path), line) == computed
+    assert place_of_number(str(path), line) == ((str(path), computed) if computed else None)
+
+
+HELPERS = """\
+import sizes as s
+from sizes import pool as pooled
+def largest(values):
+    top = int(values.max())
+    return top + 1
+class Net:
+    def forward(self, x):
+        n = largest(x)
+        y = x * n
+        a = self.scaled(y)
+        b = pooled(a)
+        return s.area(b) + self.layer(b)
+    def scaled(self, y):
+        return y * largest(y)
+"""
+SIZES = """\
+def pool(y):
+    size = (int(y.shape[2]), 3)
+    return avg_pool2d(y, size)
+def area(y):
+    return pool(y) / 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "computed"),
+    [(9, "net.py", 4), (10, "net.py", 4), (11, "sizes.py", 2), (12, "sizes.py", 2)],
+)
+def test_the_line_in_a_helper_function_that_computes_a_number_is_found(
+    tmp_path: Path, line: int, name: str, computed: int
+) -> None:
+    (tmp_path / "net.py").write_text(HELPERS)
+    (tmp_path / "sizes.py").write_text(SIZES)
+    place = place_of_number(str(tmp_path / "net.py"), line)
+    assert place == (str(tmp_path / name), computed)

@@ -16,8 +16,10 @@ from onnx import helper
 from polygraphy.adapters.fake import FakeProgram
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.comparisons.other_examples import other_examples
 from polygraphy.application.diagnose.diagnosing import diagnose
-from polygraphy.application.diagnose.steps.file_of_program import _constant_texts, other_examples
+from polygraphy.application.diagnose.steps.file_of_program import _constant_texts
+from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.comparator import StepLoader
 from polygraphy.domain import rounding as judging
@@ -84,12 +86,16 @@ SHIFTED = {"leaky_relu": "add", "add": "leaky_relu", "tanh": "mul", "mul": "tanh
 
 
 def found(
-    model: onnx.ModelProto, program: FakeProgram = PROGRAM, feed: Any = None, **options: Any
+    model: onnx.ModelProto,
+    program: FakeProgram = PROGRAM,
+    feed: Any = None,
+    party: Any = None,
+    **options: Any,
 ) -> Kept:
     kept = Kept()
     with bind(Findings, kept):
         try:
-            diagnose(model, [OnnxrtParty()], [feed or FEED], program=program, **options)
+            diagnose(model, [party or OnnxrtParty()], [feed or FEED], program=program, **options)
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept
@@ -520,6 +526,92 @@ def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctl
     [culprit] = found(exported(LOST, alpha=0.3), again).culprits
     assert (culprit["party"], culprit["nodes"]) == ("model file", ["node_leaky_relu"])
     assert facts_of(culprit)["other_constant"]["expected"] == "0.1"
+    assert culprit["origin"] == "net.py:2"  # Also where the file says nothing.
+
+
+def test_a_number_of_the_code_is_no_weight_of_the_program() -> None:
+    """It is shown with its value, and the line where the program has it."""
+    model, program = scaled(0.47)
+    again = evolve(program, again=lambda feed: scaled(0.6)[0])
+    [culprit] = found(model, again).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model file", "weight")
+    facts = facts_of(culprit)
+    assert "weights_differ" not in facts
+    assert (facts["other_constant"]["value"], facts["other_constant"]["expected"]) == (
+        "0.47",
+        "0.6",
+    )
+    assert culprit["origin"] == "net.py:2"
+
+
+def half(model: onnx.ModelProto) -> onnx.ModelProto:
+    return ConvertToFp16(model)()
+
+
+def test_a_file_in_half_precision_is_compared_in_half_precision() -> None:
+    """Casts and rounding make it no export of another program; a different weight does."""
+    again = evolve(PROGRAM, again=lambda feed: exported())
+    kept = found(half(exported()), again)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    [culprit] = found(half(exported(weight=WEIGHT * 2)), again).culprits
+    assert (culprit["party"], culprit["nodes"]) == ("model file", ["node_matmul"])
+    assert facts_of(culprit)["weights_differ"]["count"] == 1
+
+
+def test_half_precision_that_overflows_is_no_fault_of_the_exporter() -> None:
+    """The command for the float32 export, which is no file, is advice."""
+    model, program = squared()
+    again = evolve(program, again=lambda feed: squared()[0])
+    large = {"x": FEED["x"] * np.float32(300)}
+    [culprit] = found(half(model), again, feed=large, party=OnnxParty()).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model", "overflow")
+    assert culprit["remedy"]["command"] is None
+    assert "polygraphy convert EXPORTED.onnx --fp-to-fp16" in culprit["remedy"]["note"]
+
+
+def squared() -> tuple[onnx.ModelProto, FakeProgram]:
+    """Return a mean of squares, and its program."""
+    steps = {
+        "matmul": ("aten.matmul", ["x", "weight"], np.matmul),
+        "mul": ("aten.mul", ["matmul", "matmul"], np.multiply),
+        "mul_1": ("aten.mul", ["mul", "small"], np.multiply),
+    }
+    held = {"weight": WEIGHT, "small": np.full(6, 1e-4, np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "weight"], ["a"], "of matmul"),
+        helper.make_node("Mul", ["a", "a"], ["b"], "of square"),
+        helper.make_node("Mul", ["b", "small"], ["y"], "of scale"),
+    ]
+    ends = [value("y", [3, 6]), value("b", [3, 6])]
+    model = make("squared", nodes, [value("x", [3, 6])], ends, weights=held)
+    return model, FakeProgram(["x"], steps, ["mul_1", "mul"], held)
+
+
+def test_steps_of_a_quantized_file_are_no_fault_of_the_exporter() -> None:
+    """Beside a correct export, the quantization is diagnosed as beside a reference."""
+    again = evolve(PROGRAM, again=lambda feed: exported())
+    kept = found(quantized(0.03), again)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    [culprit] = found(quantized(0.004), again).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model", "clipped range")
+
+
+def quantized(scale: float) -> onnx.ModelProto:
+    """Return the export with an activation in int8."""
+    model = exported()
+    held = {"step": np.float32(scale), "zero": np.int8(0)}
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()
+    )
+    nodes = [
+        helper.make_node("QuantizeLinear", ["tanh", *held], ["codes"], "node_codes"),
+        helper.make_node("DequantizeLinear", ["codes", *held], ["restored"], "node_restored"),
+    ]
+    last = model.graph.node[-1]
+    last.input[0] = "restored"
+    model.graph.node.remove(last)
+    model.graph.node.extend([*nodes, last])
+    return model
 
 
 def test_a_weight_is_named_alone_if_other_nodes_compute_the_same() -> None:

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.exported_again import ReferenceExport
+from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import StepOutcome
 from polygraphy.ports.diagnosing import OpenedProgram, SourceProgram, SuspectedParty
@@ -27,6 +28,7 @@ class ProgramComparison:
         expected: the same of the data on which they differ most.
         arbiter: the backend that computes the expected results.
         again: a correct export of the program; None if there is none.
+        diagnose_pair: finds out why the model differs from another model.
         diagnose_saved: finds out why the model differs from results, which are given with the data
             and the arbiter.
     """
@@ -40,6 +42,7 @@ class ProgramComparison:
     expected: Values
     arbiter: SuspectedParty
     again: ReferenceExport | None
+    diagnose_pair: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome]
     diagnose_saved: Callable[
         [Case, Sequence[SavedRun], Sequence[Feed], SuspectedParty], StepOutcome
     ]

@@ -14,6 +14,7 @@ from polygraphy.application.diagnose.comparisons.lost_inputs import CompletedPro
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.oracles.against_golden import against_results
+from polygraphy.application.diagnose.oracles.against_reference import diagnose_pair
 from polygraphy.application.diagnose.outcome import (
     Found,
     Skip,
@@ -25,6 +26,7 @@ from polygraphy.application.diagnose.outcome import (
 from polygraphy.application.diagnose.steps.exchanged_names import explain_by_exchanged_names
 from polygraphy.application.diagnose.steps.file_of_program import explain_by_file
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_random_weights
+from polygraphy.application.diagnose.steps.precision.converted_file import explain_by_conversion
 from polygraphy.application.diagnose.steps.program_device import explain_by_device
 from polygraphy.application.diagnose.steps.program_tensors import (
     explain_by_program_outputs,
@@ -43,6 +45,7 @@ STEPS: Sequence[Step[ProgramComparison]] = (
     explain_by_device,
     explain_by_random_weights,
     explain_by_exchanged_names,
+    explain_by_conversion,
     explain_by_file,
     explain_by_program_outputs,
     explain_by_program_tensors,
@@ -126,6 +129,7 @@ def _compare(
         sets[number],
         request.arbiter,
         export_again(case, program, feed, sets[number]),
+        diagnose_pair,
         against_results,
     )
     return case, comparison

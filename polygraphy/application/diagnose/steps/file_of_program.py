@@ -5,7 +5,7 @@ exporter and for the same version of operators.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,21 @@ from polygraphy.application.diagnose.comparisons.exported_again import (
     export_for_example,
     feed_export,
 )
+from polygraphy.application.diagnose.comparisons.other_examples import (
+    interpolate_examples,
+    other_examples,
+    scale_examples,
+)
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import Counterparts, change_weights
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Submodel
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
+from polygraphy.domain.diagnosis.pairing import comparable_graphs
 from polygraphy.domain.diagnosis.twins import (
     Spot,
     TwinDifferences,
@@ -55,8 +62,6 @@ _SHOWN = 8
 """Elements of a constant that are shown."""
 _MOST_BRANCHES = 24
 """Exports in which one statement of the program decides something else."""
-_LARGEST = 1 << 22
-"""Elements of an example that is enlarged: exporters run it."""
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
 _RANDOM = (
     "Bernoulli",
@@ -83,7 +88,7 @@ class _FileComparison:
         self._case, self._program, self._again = case, comparison.program, again
         self._feed, self._expected = comparison.feed, comparison.expected
         self._lost: Feed = getattr(comparison.program, "lost", {})
-        self._graph, self._twin = case.model.graph, again.model.graph
+        self._graph, self._twin = comparable_graphs(case.model.graph, again.model.graph, HALF)
         self._nodes = computing_nodes(self._twin)
         self._pairs: dict[str, str] | None = None
 
@@ -168,6 +173,14 @@ class _FileComparison:
             or any(same_weight(array, self._program.weights[name]) for name in sizes)
         )
 
+    def _is_weight(self, spot: Spot) -> bool:
+        """Return whether a constant is a weight, and not a number in the code of the program."""
+        weights = self._program.weights
+        number = np.asarray(spot.expected)
+        return spot.is_weight and (
+            number.ndim > 0 or any(same_weight(number, weights[name]) for name in weights)
+        )
+
     def _find_example_changes(
         self, spots: Sequence[Spot], has_other_nodes: bool
     ) -> TwinDifferences:
@@ -233,7 +246,7 @@ class _FileComparison:
         """
         sizes = self._again.exporter.sizes
         tried = 0
-        for feed in (*other_examples(self._example, sizes), *_scale_examples(self._example)):
+        for feed in (*other_examples(self._example, sizes), *scale_examples(self._example)):
             export = self._export_graph(feed, self._again.exporter)
             if export is None:
                 continue
@@ -389,15 +402,15 @@ class _FileComparison:
         spots, exported = differences.spots, program_evidence.match_after_new_export(
             self._again.words
         )
-        weights = [spot for spot in spots if spot.is_weight]
-        note, facts, origin = remedies.EXPORT_AGAIN, [], ""
+        weights = [spot for spot in spots if self._is_weight(spot)]
+        note, facts = remedies.EXPORT_AGAIN, []
+        origin = self._operation((weights or spots)[0].twin)[1] if spots else ""
         if weights:
             names = {spot.name for spot in weights}
             facts.append(
                 program_evidence.weights_differ(len(names), max(differences.weights, len(names)))
             )
             first = weights[0]
-            origin = self._operation(first.twin)[1]
             facts.append(
                 program_evidence.first_weight(first.name, first.node.op, first.deviation, origin)
             )
@@ -414,7 +427,8 @@ class _FileComparison:
             facts, changed = [*said_facts, *facts], [*nodes, *changed]
             origin = where or origin
         cause = "structure" if differences.has_other_nodes else "attribute"
-        cause = "weight" if weights and not differences.has_other_nodes else cause
+        if any(spot.is_weight for spot in spots) and not differences.has_other_nodes:
+            cause = "weight"
         remedy = self._remedy(note)
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
@@ -429,7 +443,8 @@ class _FileComparison:
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
         """Return facts about nodes of only one model, the faulty ones, and the source line."""
         extra, missing = differences.extra, differences.missing
-        facts, origin, nodes = [], "", [*extra, *differences.turned]
+        turned = [node for node, _ in differences.turned]
+        facts, origin, nodes = [], "", [*extra, *turned]
         finished_operations = [self._operation(position) for position in missing]
         known_pairs = [names for names in dict.fromkeys(finished_operations) if names[0]]
         if len(extra) == 1 and len(known_pairs) == 1:
@@ -444,7 +459,9 @@ class _FileComparison:
         if not known_pairs:
             ops = dict.fromkeys(self._nodes[position].op for position in missing)
             facts += [program_evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
-        facts += [program_evidence.other_wiring(n.op, n.label) for n in differences.turned[:_NAMED]]
+        facts += [program_evidence.other_wiring(node.op, node.label) for node in turned[:_NAMED]]
+        if turned and not origin:
+            origin = self._operation(differences.turned[0][1])[1]
         if not nodes:
             nodes = self._nodes_after_gap(missing)
         return facts, nodes, origin
@@ -563,19 +580,6 @@ class _RenamedProgram:
         return self._program.run(self._feed, keep)
 
 
-def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterator[Feed]:
-    """Yield examples with different sizes of dynamic dimensions and different values."""
-    if any(sizes.values()):
-        larger = dict(feed)
-        for name, axes in sizes.items():
-            for axis in axes:
-                if name in larger and np.size(larger[name]) < _LARGEST:
-                    larger[name] = np.concatenate([larger[name]] * 2, axis)
-        yield larger
-    for changed in (_halve, _negate, np.zeros_like, _reorder):
-        yield {name: np.asarray(changed(np.asarray(array))) for name, array in feed.items()}
-
-
 def _explains(
     twin_differences: TwinDifferences, differences: TwinDifferences, is_decided: bool
 ) -> bool:
@@ -591,61 +595,6 @@ def _explains(
         return False
     fewer = len(twin_differences.spots) < len(differences.spots)
     return differences.has_other_nodes or (is_decided and fewer)
-
-
-def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed | None:
-    """Return an example between two others, or beyond the second, in sizes and in values, or None.
-    The result is None if a size is not possible.
-
-    Args:
-        feed: the example for a share of 0.
-        other_values: the example for a share of 1.
-        share: the distance of the result from the first, as a share.
-    """
-    result: dict[str, Any] = {}
-    for name, array in feed.items():
-        first, second = np.asarray(array), np.asarray(other_values[name])
-        sizes = [round(a + share * (b - a)) for a, b in zip(np.shape(first), np.shape(second))]
-        if min(sizes, default=1) < 1 or np.prod(sizes) > _LARGEST:
-            return None
-        point = first
-        for axis, size in enumerate(sizes):
-            point = np.take(point, np.arange(size) % first.shape[axis], axis)
-        if first.shape == second.shape and first.dtype.kind in "iu":
-            moved = first + share * (second.astype(np.float64) - first)
-            point = np.maximum(np.rint(moved), 0).astype(first.dtype)
-        result[name] = point
-    return result
-
-
-def _scale_examples(feed: Feed) -> Iterator[Feed]:
-    """Yield examples with much smaller and much larger floats."""
-    for factor in (1 / 16, 16):
-        yield {
-            name: (
-                (array * array.dtype.type(factor)).astype(array.dtype) if is_float(array) else array
-            )
-            for name, array in feed.items()
-        }
-
-
-def _halve(array: Any) -> Any:
-    """Return a different array: integers halved, floats multiplied by 3."""
-    if is_float(array):
-        return (array * array.dtype.type(3)).astype(array.dtype)
-    return array // 2 if array.dtype.kind in "iu" else array
-
-
-def _negate(array: Any) -> Any:
-    """Return a different array: floats and booleans negated, smaller integers reversed."""
-    if array.dtype.kind == "b":
-        return ~array
-    return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
-
-
-def _reorder(array: Any) -> Any:
-    """Return a different array: integers in a different order, so that their sum is the same."""
-    return np.roll(array, 1) if array.dtype.kind in "iu" else array
 
 
 def _is_in_training_mode(node: Node, graph: Graph) -> bool:

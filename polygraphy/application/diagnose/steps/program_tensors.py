@@ -17,6 +17,7 @@ from polygraphy.application.diagnose.comparisons.exported_again import (
     export_for_example,
     feed_export,
 )
+from polygraphy.application.diagnose.comparisons.other_examples import other_examples
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -28,7 +29,6 @@ from polygraphy.application.diagnose.counterparts import (
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
-from polygraphy.application.diagnose.steps.file_of_program import other_examples
 from polygraphy.application.diagnose.wrong_nodes import judge_tensor
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (

@@ -366,6 +366,12 @@ def equal_elements(nodes: Sequence[str]) -> str:
 
 
 @statement
+def stands_for_export(path: str) -> str:
+    """Return the sentence about a path in a command that the user first exports the program to."""
+    return f"Export the program to {path} first."
+
+
+@statement
 def hardware_loses_more(party: str, error: str, command: str) -> str:
     """Return the sentence that hardware that rounds every operator loses more."""
     return f"{party} does not round at every operator. Hardware that does loses more: {error}." + (

@@ -141,6 +141,12 @@ def convert_again(options: str) -> str:
 
 
 @statement
+def run_on_export(path: str, command: str) -> str:
+    """Return the remedy: a command for a new export of the program."""
+    return f"Export the program to {path}, then run: {command}"
+
+
+@statement
 def raise_epsilon(name: str, least: float) -> str:
     """Return the sentence with the least epsilon that half precision can represent."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
