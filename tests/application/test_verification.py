@@ -249,8 +249,10 @@ def test_what_fails_at_the_level_that_users_have_is_not_verified(
         else:
             with pytest.raises(
                 BackendError, match="is not verified: ONNX Runtime fails at its def"
-            ):
+            ) as refused:
                 verify(model, convert_to_fp16(model), [FEED], AUTO)
+            # Nothing is saved, and convert has no option for the level.
+            assert "Save it without --verify" in str(refused.value)
     assert ("ONNX Runtime cannot run it on this machine" in capfd.readouterr().out) is (
         plainly == "refuse"
     )

@@ -316,8 +316,8 @@ def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
             "The converted model is not verified: ONNX Runtime fails at its default"
             f" optimization level. {error}",
             backend="onnxruntime",
-            hint="Find the cause with polygraphy diagnose, or try --graph-optimization-level"
-            " ENABLE_BASIC.",
+            hint="Save it without --verify, and find the cause with polygraphy diagnose; to run it,"
+            " try polygraphy run --graph-optimization-level ENABLE_BASIC.",
         ) from error
 
 

@@ -464,7 +464,9 @@ class OutputCompareResult(CompareResult):
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
         """Return whether differences are within rounding."""
         if rounding.parts and self.arrays is not None:
-            return not deviation(*self.arrays, rounding=rounding).is_wrong
+            # No tolerance accepts NaN, even if it is equal in both.
+            is_nan = self.max_absdiff is not None and isnan(self.max_absdiff)
+            return not is_nan and not deviation(*self.arrays, rounding=rounding).is_wrong
         if statistic == "elemwise" and self.difference is not None:
             return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
         absolute, relative = self.required_tolerances(statistic)

@@ -18,6 +18,7 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
@@ -263,6 +264,27 @@ def test_kernels_that_round_positions_or_long_sums_are_no_fault(text: str, ends:
     assert kept.verdict == "agree"
 
 
+def detector(shift: float = 0.0) -> Any:
+    """Return a model that selects the boxes of the best scores, which are equal."""
+    return make(
+        "detector",
+        [
+            helper.make_node("Mul", ["x", "w"], ["scores"], name="scores"),
+            helper.make_node("TopK", ["scores", "k"], ["best", "where"], name="select"),
+            helper.make_node("Gather", ["boxes", "where"], ["chosen"], name="gather"),
+            helper.make_node("Add", ["chosen", "offset"], ["y"], name="shift"),
+        ],
+        [value("x", (8,))],
+        [value("y", (4, 4))],
+        weights={
+            "w": np.array([1, 1, 1, 1, 0.2, 0.1, 0.4, 0.3], np.float32),
+            "k": np.array([4]),
+            "boxes": np.random.default_rng(3).random((8, 4), np.float32) * 640,
+            "offset": np.outer([0, 1, 1, 1], np.arange(1, 5) + shift).astype(np.float32),
+        },
+    )
+
+
 def test_a_selection_among_nearly_equal_elements_is_no_fault() -> None:
     """As the scores of a detector, of which two are closer than backends compute them."""
 
@@ -273,28 +295,22 @@ def test_a_selection_among_nearly_equal_elements_is_no_fault() -> None:
             def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
                 if node.op_type != "Mul":
                     return run
-                factors = np.linspace(1 + 1e-6, 1 - 1e-6, 8, dtype=np.float32)
+                factors = np.linspace(1 - 1e-6, 1 + 1e-6, 8, dtype=np.float32)
                 return lambda *given, **how: (run(*given, **how)[0] * factors,)
 
             return partial(_run, evaluator.evaluator_of(model, watched=watched))
 
-    model = make(
-        "detector",
-        [
-            helper.make_node("Mul", ["x", "w"], ["scores"], name="scores"),
-            helper.make_node("TopK", ["scores", "k"], ["best", "where"], name="select"),
-            helper.make_node("Gather", ["boxes", "where"], ["y"], name="gather"),
-        ],
-        [value("x", (8,))],
-        [value("y", (4, 4))],
-        weights={
-            "w": np.array([1, 1 + 2e-7, 1 + 4e-7, 1 + 6e-7, 0.2, 0.1, 0.4, 0.3], np.float32),
-            "k": np.array([4]),
-            "boxes": np.random.default_rng(3).random((8, 4), np.float32) * 640,
-        },
-    )
     kept = Kept()
     with bind(Findings, kept):
-        diagnose(model, [OtherKernel(), OnnxParty()], [{"x": np.ones(8, np.float32)}])
+        diagnose(detector(), [OtherKernel(), OnnxParty()], [{"x": np.ones(8, np.float32)}])
     assert kept.verdict == "agree"
     assert "'select' selects other elements" in kept.summary
+
+
+def test_a_selection_among_nearly_equal_elements_hides_no_fault() -> None:
+    """The inputs, changed by rounding, move whole boxes: by more than the fault."""
+    feed, party = {"x": np.ones(8, np.float32)}, OnnxParty()
+    right, wrong = party.load(detector()), party.load(detector(7.0))
+    case = Case(open_model(detector()), "model.onnx", [party], Kept())
+    assert matches_reference(case, right, feed, right(feed))
+    assert not matches_reference(case, wrong, feed, right(feed))

@@ -102,6 +102,16 @@ def test_the_mean_may_be_explained_where_the_largest_difference_is_not() -> None
     assert not compare(run(off, "float16"), run(VALUES), rtol=1e-5).is_rounding
 
 
+@pytest.mark.parametrize("filled", [False, True])
+def test_equal_nan_in_a_part_is_not_called_rounding(filled: bool) -> None:
+    expected = np.stack([VALUES, VALUES * np.float32(1e6)], axis=-1)
+    expected[0, 0] = np.nan if filled else 1
+    result = compare(run(expected * np.float32(1 + 3e-7)), run(expected), rtol=1e-9)
+    assert not result
+    assert result.rounding.parts
+    assert result.is_rounding is not filled
+
+
 def test_steps_of_a_quantized_type_are_measured_in_the_output_and_not_in_ones() -> None:
     small = np.full(8, 0.01, np.float32)
     made = rounding_between((small, small), ("int8", "int8"))

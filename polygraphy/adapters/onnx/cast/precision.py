@@ -140,8 +140,9 @@ class NarrowedWeights:
             tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
             tell(f"Weight {narrowed.name!r} {verb} {self._dtype}: {narrowed}.")
         if len(narroweds) > _NAMED:
-            text = count_text(len(narroweds) - _NAMED, "more weight")
-            G_LOGGER.warning(f"{text} {plural} {self._dtype}; -v lists all.")
+            others = len(narroweds) - _NAMED
+            text, verb = count_text(others, "more weight"), verb if others == 1 else plural
+            G_LOGGER.warning(f"{text} {verb} {self._dtype}; -v lists all.")
 
 
 def _loss_clause(loss: NarrowingLoss) -> str:
