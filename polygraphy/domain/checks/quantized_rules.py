@@ -92,6 +92,36 @@ def _per_index_rule(positions: tuple[int, ...], of: int, axis: int, name: str) -
     return check
 
 
+def _per_matrix_rule(positions: tuple[int, ...], of: int, axis: int) -> Rule:
+    """Return a rule for scales or zero points with several axes: those of the matrices, with 1 in
+    place of the axis that the product sums over.
+
+    Args:
+        positions: the scale and the zero point.
+        of: the input that they belong to.
+        axis: the axis with one value for each index, -2 or -1.
+    """
+
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if an input has other axes."""
+        matrices = call.shape(of)
+        if matrices is None or len(matrices) < 2:
+            return
+        expected = [*matrices]
+        expected[-3 - axis] = 1
+        for position in positions:
+            operand = call.input(position)
+            shape = None if operand is None else operand.shape
+            if operand is None or shape is None or len(shape) < 2:
+                continue
+            if len(shape) != len(expected) or not all(
+                fits(size, 1) or fits(size, wanted) for size, wanted in zip(shape, expected)
+            ):
+                yield wrong_shape(call, operand, f"one value, or shape {shape_text(expected)}")
+
+    return check
+
+
 def _check_quantized_convolution(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the weights and the bias of a QLinearConv."""
     inputs = (call.input(0), call.input(_WEIGHT), call.input(_BIAS))
@@ -139,12 +169,16 @@ QUANTIZED_RULES: dict[str, tuple[Rule, ...]] = {
         _check_quantized_product,
         _per_index_rule((2,), 0, -2, _ROWS),
         _per_index_rule((3,), 1, -1, _COLUMNS),
+        _per_matrix_rule((2,), 0, -2),
+        _per_matrix_rule((3,), 1, -1),
     ),
     "QLinearMatMul": (
         _check_quantized_product,
         _per_index_rule((1, 2), 0, -2, _ROWS),
         _per_index_rule((4, 5), 3, -1, _COLUMNS),
         _per_index_rule((6, 7), 0, -2, _ROWS),
+        _per_matrix_rule((1, 2), 0, -2),
+        _per_matrix_rule((4, 5), 3, -1),
     ),
     "ConvInteger": (scalar_rule(2), _per_index_rule((3,), 1, 0, "output channel")),
     "QLinearConv": (

@@ -500,6 +500,27 @@ def test_other_nodes_prove_no_other_program_if_the_example_decides_which_nodes_e
     assert "decides which nodes" in kept.summary
 
 
+def test_a_condition_on_the_module_is_no_choice_of_the_example() -> None:
+    decision = Decision("/a/net.py", 8, "line 8 tests `self.export`", (1,), False)
+    program = evolve(
+        PROGRAM,
+        again=lambda feed: exported(),
+        branches=OF_BRANCH,
+        decided=lambda feed: [decision],
+    )
+    [culprit] = found(other_branch(), program).culprits
+    assert (culprit["party"], culprit["nodes"]) == ("model file", ["node_tanh"])
+
+
+def test_a_file_that_ends_earlier_than_its_program_lacks_the_rest() -> None:
+    model = exported(LOST)
+    del model.graph.node[2:]
+    model.graph.node[1].output[0] = model.graph.output[0].name
+    [culprit] = found(model, evolve(PROGRAM, again=lambda feed: exported())).culprits
+    assert (culprit["party"], culprit["nodes"]) == ("model file", ["node_leaky_relu"])
+    assert "only_in_program" in facts_of(culprit)
+
+
 def test_an_operation_on_a_tensor_that_is_overwritten_does_not_accuse_the_program() -> None:
     def add(first: Any, second: Any) -> Any:
         return first + second if first.dtype == np.float32 else first

@@ -138,6 +138,34 @@ def test_a_lost_epsilon_is_named_with_one_backend_that_makes_nan() -> None:
     assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
 
 
+def test_an_epsilon_that_half_precision_rounds_to_zero_is_not_the_advice() -> None:
+    def normalizing(epsilon: float, dtype: int) -> onnx.ModelProto:
+        kind = helper.tensor_dtype_to_np_dtype(dtype)
+        nodes = [
+            helper.make_node("ReduceMean", ["x"], ["mean"], "mean", axes=[-1]),
+            helper.make_node("Sub", ["x", "mean"], ["d"], "centered"),
+            helper.make_node("Mul", ["d", "d"], ["sq"], "squared"),
+            helper.make_node("ReduceMean", ["sq"], ["var"], "variance", axes=[-1]),
+            helper.make_node("Add", ["var", "eps"], ["safe"], "safe"),
+            helper.make_node("Sqrt", ["safe"], ["sd"], "root"),
+            helper.make_node("Div", ["d", "sd"], ["y"], "divided"),
+        ]
+        ends = [helper.make_tensor_value_info(name, dtype, [3, 8]) for name in "xy"]
+        weights = {"eps": np.array(epsilon, kind)}
+        return make("norm", nodes, ends[:1], ends[1:], weights=weights)
+
+    x = np.random.RandomState(0).randn(3, 8).astype(np.float16)
+    x[1] = 0.25
+    kept = Kept()
+    with bind(Findings, kept):
+        reference = normalizing(1e-8, TensorProto.FLOAT)
+        model = normalizing(0.0, TensorProto.FLOAT16)
+        assert not diagnose(model, [OnnxrtParty()], [{"x": x}], reference=reference)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
+    assert culprit["remedy"]["note"].startswith("Set 'eps' to at least 6e-05")
+
+
 def test_an_epsilon_that_is_only_coarse_is_not_lost() -> None:
     model = network("epsilon")
     kept = numpy_helper.from_array(np.array([1e-5], np.float32), "kept")

@@ -375,7 +375,7 @@ def test_a_size_of_the_example_is_found_by_a_run_with_that_size(
     feed = {"x": np.ones((3, 2, 3), F)}
     culprit = blamed(model, OnnxrtParty(), data=[feed])
     assert (culprit["party"], culprit["cause"]) == ("model", "constant")
-    fact = facts_of(culprit)["runs_with_kept_size"]
+    fact = facts_of(culprit)["runs_with_other_size"]
     assert (fact["size"], f"{size}" in fact["shape"]) == (size, True)
 
 

@@ -37,7 +37,7 @@ def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
         if all(_runs(case, party, feed) for party in case.parties):
             shape = f"{quote_name(name)}:{command_line_shape(np.shape(feed[name]))}"
             constants = [key for key, sizes in _constants(case, broken).items() if size in sizes]
-            return evidence.runs_with_kept_size(case.parties[0].name, shape, size, constants[:1])
+            return evidence.runs_with_other_size(case.parties[0].name, shape, size, constants[:1])
     return None
 
 

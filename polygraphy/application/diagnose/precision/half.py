@@ -293,7 +293,8 @@ class OpenedHalf:
         """Return the effect of half precision on the model, and describe it in `notes`."""
         half = self.try_on(feeds, lowered=lowered).result()
         if notes is not None:
-            notes.append(steps.loss(half.verdict, half.before))
+            is_measured = half.before != Deviation()
+            notes.append(steps.loss(half.verdict, half.before if is_measured else ""))
         return half
 
 

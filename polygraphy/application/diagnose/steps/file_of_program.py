@@ -54,6 +54,8 @@ from polygraphy.ports.diagnosing import (
 _ALIKE = 0.5
 """With a smaller share of common nodes, another tool rewrote the file, and nodes are not compared
 one by one. Chosen, not measured."""
+_PART = 0.1
+"""The same if the other export has all nodes of the file. Chosen, not measured."""
 _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 120
@@ -102,7 +104,7 @@ class _FileComparison:
             return Skip("the file is the export")
         if branch := self._find_other_branch(differences):
             return Found(DiagnosisResult(FAULT, branch), self._case)
-        if differences.matched < _ALIKE:
+        if differences.matched < _ALIKE and (differences.extra or differences.matched < _PART):
             return Skip("the file shares hardly any nodes with the export")
         if differences.has_other_nodes and (culprit := self._find_weights(differences)):
             return Found(DiagnosisResult(FAULT, [culprit]), self._case)
@@ -352,7 +354,14 @@ class _FileComparison:
         return culprit if len(nodes) == 1 else evolve(culprit, op="")
 
     def _is_chosen(self, differences: TwinDifferences) -> bool:
-        """Return whether a Python condition decides if nodes that the model lacks are exported."""
+        """Return whether a Python condition on data decides if nodes that the model lacks are
+        exported."""
+        try:
+            decided = self._program.decisions(self._feed)
+        except REFUSALS:
+            decided = []
+        if decided and not any(decision.follows_data for decision in decided):
+            return False
         pairs = self._counterparts()
         names = [name for position in differences.missing for name in self._nodes[position].outputs]
         return any(self._program.condition_of(pairs[name]) for name in names if name in pairs)

@@ -511,13 +511,13 @@ def accepts_more(party: str) -> str:
 
 
 @fact
-def runs_with_kept_size(party: str, shape: str, size: int, constants: Sequence[str]) -> str:
+def runs_with_other_size(party: str, shape: str, size: int, constants: Sequence[str]) -> str:
     """Return the fact that a backend runs the model if an input has another size, and the constant
-    that contains it, if it is known."""
-    held = repr(constants[0]) if constants else "a constant"
+    that contains this size, if it is known."""
+    fits = f"the constant {constants[0]!r} fits" if constants else "the model fits"
     return (
-        f"With --input-shapes {shape}, {party} runs the model: {held} contains the size {size} of"
-        " the example with which it was exported."
+        f"With --input-shapes {shape}, {party} runs the model: {fits} that input size, but not the"
+        " given one."
     )
 
 

@@ -495,8 +495,8 @@ def tf32_effect(difference: float, effect: float) -> str:
 
 @statement
 def loss(verdict: str, error: object) -> str:
-    """Return the sentence with a verdict, and the error behind it."""
-    return f"{verdict}: {error}."
+    """Return the sentence with a verdict, and the error behind it; empty for none."""
+    return f"{verdict}: {error}." if error else f"{verdict}."
 
 
 @statement

@@ -32,12 +32,16 @@ from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
+    Culprit,
     DiagnosisResult,
+    Remedy,
 )
+from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.diagnosis.words import reasons, steps, titles
+from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import GROWTH, deviation, deviation_sentence
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, widen_array
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
@@ -232,5 +236,22 @@ def _diagnose_widened(
         is_same = isinstance(answer, Found) and bool(answer.result)
         notes.append(steps.MODELS_AGREE if is_same else steps.MODELS_DIFFER)
     if isinstance(answer, Found) and (answer.result.verdict == AGREE or answer.result.culprits):
-        return Found(answer.result, case)
+        narrow = str(pair.pairing.model.narrow)
+        culprits = [_with_possible_epsilon(one, narrow) for one in answer.result.culprits]
+        return Found(evolve(answer.result, culprits=culprits), case)
     return Skip("no fault in float32")
+
+
+def _with_possible_epsilon(culprit: Culprit, narrow: str) -> Culprit:
+    """Return a culprit that does not advise an epsilon which the narrow type rounds to zero."""
+    if narrow not in HALF:
+        return culprit
+    limits = Range.of(DataType[narrow.upper()])
+    for fact in culprit.facts:
+        change = fact.values.get("change")
+        values = getattr(change, "values", fact.values)
+        is_known = {"name", "expected"} <= values.keys() and culprit.cause == "epsilon"
+        if is_known and 0 < abs(float(values["expected"])) < limits.smallest:
+            note = remedies.raise_epsilon(str(values["name"]), limits.normal)
+            return evolve(culprit, remedy=Remedy(note=note))
+    return culprit
