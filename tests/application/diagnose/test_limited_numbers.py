@@ -26,7 +26,7 @@ FEED = {
 def attention(spelling: str, dtype: int = TensorProto.FLOAT16) -> onnx.ModelProto:
     """Return a softmax without the masked elements, in some spelling of the mask."""
     weights = {"low": np.float32(-1e9)}
-    if spelling == "infinite":
+    if spelling == "infinite" and dtype == TensorProto.FLOAT16:
         weights["low"] = np.float16(-np.inf)
     to_half = {"to": dtype, "name": "to_half"}
     spellings = {
@@ -48,7 +48,9 @@ def attention(spelling: str, dtype: int = TensorProto.FLOAT16) -> onnx.ModelProt
     return make("mask", nodes, inputs, outputs, weights=weights)
 
 
-def found(model: onnx.ModelProto, folder: Path, reference: onnx.ModelProto | None = None) -> Kept:
+def found(
+    model: onnx.ModelProto, folder: Path, reference: onnx.ModelProto | str | None = None
+) -> Kept:
     """Return what is found for a model in a file."""
     path, kept = str(folder / "model.onnx"), Kept()
     onnx.save(model, path)
@@ -82,4 +84,16 @@ def test_nan_that_float32_has_too_is_no_rounding(tmp_path: Path) -> None:
     """An infinite weight, times zero, is NaN in both backends."""
     kept = found(attention("infinite"), tmp_path)
     assert kept.verdict == "fault"
-    assert "Its weight 'low' is -inf" in str(kept.culprits[0]["evidence"])
+    [culprit] = kept.culprits
+    assert "Its weight 'low' is -inf" in str(culprit["evidence"])
+    assert "With -65504 in 'low' instead of infinity, all outputs are" in str(culprit["evidence"])
+    assert "those of 'low' to -65504" in culprit["remedy"]["note"]
+
+
+def test_a_weight_that_half_precision_lacks_is_not_copied(tmp_path: Path) -> None:
+    """The float32 model is converted again instead, which limits the weight."""
+    path = str(tmp_path / "right.onnx")
+    onnx.save(attention("infinite", TensorProto.FLOAT), path)
+    [culprit] = found(attention("infinite"), tmp_path, path).culprits
+    assert culprit["remedy"]["proven"]
+    assert "right.onnx --fp-to-fp16" in culprit["remedy"]["command"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.application.diagnose.precision.half import type_name
 from polygraphy.application.diagnose.precision.half_verdict import (
     HalfModel,
@@ -15,13 +17,19 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     find_half_model,
 )
 from polygraphy.application.diagnose.subprocesses import CarefulParty
-from polygraphy.domain.diagnosis.closeness import has_nan
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.commands import convert_command
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.words import precision, steps, titles
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import changes, precision, remedies, steps, titles
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.precision import widen_array
+from polygraphy.domain.tensors.precision import limits_of, widen_array
 from polygraphy.ports.diagnosing import SuspectedParty
+
+_MOST = 64 << 20
+"""Larger weights, in bytes, are not searched for infinity: masks are smaller. Chosen, not measured.
+"""
 
 
 def add_limiting_command(
@@ -33,7 +41,7 @@ def add_limiting_command(
 ) -> Sequence[Culprit]:
     """Return culprits whose numbers exceed the range of half precision, with the command that
     converts the float32 nodes of the model too, and so limits the numbers; unchanged if outputs are
-    not correct then.
+    not correct then. NaN may be due to weights that are infinite already.
 
     Args:
         case: the model, which computes in half precision.
@@ -42,6 +50,8 @@ def add_limiting_command(
         third: the backend that rounds at every operator.
         expected: the correct outputs (default: those of the model in float32).
     """
+    if {culprit.cause for culprit in culprits} == {"nan"}:
+        return [_limit_weights(case, culprit, feeds) for culprit in culprits]
     is_file = case.is_given and case.whole.given is case.whole.proto
     if not is_file or {culprit.cause for culprit in culprits} != {"overflow"}:
         return culprits
@@ -90,3 +100,40 @@ def _error_if_limited(
         if party is third or error.broken:
             worst = max(worst, error, key=lambda deviation: deviation.excess)
     return worst
+
+
+def _limit_weights(case: Case, culprit: Culprit, feeds: Sequence[Feed]) -> Culprit:
+    """Return the culprit of NaN, with the infinite weights of the model if all outputs are finite
+    with the largest number in their place; unchanged if not."""
+    graph = case.whole.graph
+    infinite = {
+        name: np.asarray(weight.values)
+        for name, weight in graph.constants.items()
+        if weight.nbytes <= _MOST
+        and weight.values is not None
+        and is_broken(weight.values)
+        and not has_nan(weight.values)
+    }
+    limited = {name: _limit(array) for name, array in infinite.items()}
+    part = Submodel(case.whole.proto, feeds[0])
+    try:
+        for node in graph.operations.values():
+            if read := {name: limited[name] for name in node.inputs if name in limited}:
+                variant = Variant("weight", changes.differs(), node, read)
+                part = part.change(next(filter(None, node.outputs)), variant)
+        computed = [compute(feed) for compute in map(part.load, case.parties) for feed in feeds]
+    except PolygraphyException:
+        return culprit
+    names = case.model.outputs
+    if not limited or any(is_broken(values[name]) for values in computed for name in names):
+        return culprit
+    numbers = [float(limited[name][np.isinf(array)].flat[0]) for name, array in infinite.items()]
+    proof = precision.finite_with_limited_weights([*limited], numbers)
+    remedy = Remedy(None, True, remedies.limit_weights([*limited], numbers))
+    return evolve(culprit, facts=[*culprit.facts, proof], remedy=remedy)
+
+
+def _limit(array: Any) -> Any:
+    """Return an array with the largest finite numbers in place of infinity."""
+    largest = limits_of(array.dtype)[0]
+    return np.clip(array, -largest, largest).astype(array.dtype)

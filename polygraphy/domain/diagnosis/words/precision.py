@@ -156,6 +156,13 @@ def error_with_limited_numbers(dtype: str, error: str) -> str:
 
 
 @fact
+def finite_with_limited_weights(names: Sequence[str], numbers: Sequence[float]) -> str:
+    """Return the fact that all outputs are finite with numbers in place of infinity in weights."""
+    places = ", ".join(f"{number:.5g} in {name!r}" for name, number in zip(names, numbers))
+    return f"With {places} instead of infinity, all outputs are finite."
+
+
+@fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
     """Return the fact that says how large the error is with nodes in float32."""
     return f"With {quote_all(nodes)} in fp32, {error}."

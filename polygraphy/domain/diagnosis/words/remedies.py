@@ -153,6 +153,13 @@ def raise_epsilon(name: str, least: float) -> str:
 
 
 @statement
+def limit_weights(names: Sequence[str], numbers: Sequence[float]) -> str:
+    """Return the sentence with the numbers to put in place of infinity in weights."""
+    places = (f"those of {name!r} to {number:.5g}" for name, number in zip(names, numbers))
+    return f"Set infinite elements of weights to finite numbers: {', '.join(places)}."
+
+
+@statement
 def quantize_without(nodes: Sequence[str]) -> str:
     """Return the sentence that lists the nodes to exclude from quantization."""
     return f"Quantize the model again without {quote_all(nodes)} (nodes_to_exclude)."

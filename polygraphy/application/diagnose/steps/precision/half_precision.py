@@ -16,6 +16,7 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     OBSERVED,
     cast_model,
     diagnose_precision_loss,
+    find_cast,
     is_observed,
     widen_models,
 )
@@ -70,7 +71,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison, tolerance)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
-        return beside
+        return _convert_reference(case, comparison, beside, HALF[str(narrow)])
     if is_explained:
         return Found(half_precision, case)
     twins = pair.pairing.tensors
@@ -90,6 +91,20 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         return _explain_by_infinity(case, comparison)
     reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def _convert_reference(case: Case, comparison: ModelComparison, answer: Found, dtype: str) -> Found:
+    """Return an answer, with the command that converts the reference if the outputs of the model
+    are NaN or infinite: half precision may not have the weights of the reference."""
+    if not introduces_nan(comparison.outputs, comparison.goal):
+        return answer
+    pair = comparison.pair
+    feeds = [pair.feed_reference(feed) for feed in comparison.feeds]
+    remedy = find_cast(case, pair.reference, feeds, pair.path, dtype)
+    if remedy is None or remedy.command is None:
+        return answer
+    culprits = [evolve(culprit, remedy=remedy) for culprit in answer.result.culprits]
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
 def _explain_by_infinity(case: Case, comparison: ModelComparison) -> StepOutcome:
