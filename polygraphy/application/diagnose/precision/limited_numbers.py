@@ -114,6 +114,8 @@ def _limit_weights(case: Case, culprit: Culprit, feeds: Sequence[Feed]) -> Culpr
         and is_broken(weight.values)
         and not has_nan(weight.values)
     }
+    if not infinite:
+        return culprit
     limited = {name: _limit(array) for name, array in infinite.items()}
     part = Submodel(case.whole.proto, feeds[0])
     try:
@@ -125,7 +127,7 @@ def _limit_weights(case: Case, culprit: Culprit, feeds: Sequence[Feed]) -> Culpr
     except PolygraphyException:
         return culprit
     names = case.model.outputs
-    if not limited or any(is_broken(values[name]) for values in computed for name in names):
+    if any(is_broken(values[name]) for values in computed for name in names):
         return culprit
     numbers = [float(limited[name][np.isinf(array)].flat[0]) for name, array in infinite.items()]
     proof = precision.finite_with_limited_weights([*limited], numbers)
