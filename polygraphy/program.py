@@ -11,7 +11,6 @@ import atexit
 import errno
 import gc
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +33,12 @@ from polygraphy.last_words import set_advice, watch_program
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.reporting import Console, Findings
-from polygraphy.termination import end_program, remember_interrupts, was_interrupted
+from polygraphy.termination import (
+    Termination,
+    end_on_signals,
+    remember_interrupts,
+    was_interrupted,
+)
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "before", "exit_code", "run"]
 
@@ -74,7 +78,7 @@ def run(
             (findings of `check lint`, for code scanning).
         sources: the files that the program reads, for the document.
     """
-    signal.signal(signal.SIGTERM, end_program)
+    end_on_signals()
     remember_interrupts()
     # Saves time: at its end, the interpreter would run the garbage collector several times.
     atexit.unregister(gc.freeze)
@@ -245,6 +249,9 @@ def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
         passed = main()
     except KeyboardInterrupt:
         return _report_interruption(listen)
+    except Termination as end:
+        _report_termination(end, listen)
+        raise
     except SystemExit as end:
         if end.code or not (place := _script_that_ended(end)):
             raise
@@ -275,6 +282,17 @@ def _report_interruption(listen: Listen) -> int:
     G_LOGGER.error("INTERRUPTED | Incomplete files were removed.")
     listen("KeyboardInterrupt", "Interrupted.", EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED
+
+
+def _report_termination(end: Termination, listen: Listen) -> None:
+    """Report that a signal ends the program."""
+    if end.is_reported:
+        return
+    end.is_reported = True
+    message = f"The program was ended by {end.name}."
+    listen("Termination", message, int(str(end.code)))
+    with suppress(OSError):  # The terminal may be closed.
+        G_LOGGER.error(f"INTERRUPTED | {message} Incomplete files were removed.")
 
 
 def _report_failure(error: Exception, listen: Listen) -> int:

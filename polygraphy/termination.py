@@ -1,32 +1,60 @@
-"""How ctrl-C and SIGTERM end the programs of this package, and what they must not end."""
+"""How ctrl-C, SIGTERM and a closed terminal (SIGHUP) end the programs of this package, and what
+they must not end."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 __all__ = [
+    "ENDING_SIGNALS",
+    "Termination",
     "count_interrupts",
     "defer_signals",
+    "end_on_signals",
     "end_program",
     "interrupt_program",
     "remember_interrupts",
     "was_interrupted",
 ]
 
-_EXIT_TERMINATED = 143
+ENDING_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""The signals that ask a program to end."""
+
+
+class Termination(SystemExit):
+    """Ends the program because of a signal.
+
+    Attributes:
+        name: the name of the signal.
+        is_reported: whether the user was told.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Set the exit code that shells use for a signal."""
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+        self.is_reported = False
 
 
 def end_program(number: int, frame: Any) -> NoReturn:
-    """Raise SystemExit so that temporary files are removed; the handler of SIGTERM.
+    """Raise SystemExit so that temporary files are removed; the handler of SIGTERM and SIGHUP.
 
     A caller that finds this one set knows that nothing but the end of the process is asked for.
     """
-    sys.exit(_EXIT_TERMINATED)
+    raise Termination(number)
+
+
+def end_on_signals() -> None:
+    """Make SIGTERM and SIGHUP end the program; `nohup` and other handlers of SIGHUP stay."""
+    for number in ENDING_SIGNALS:
+        if number == signal.SIGTERM or signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end_program)
 
 
 _interrupts: list[int] = []
@@ -58,12 +86,12 @@ def count_interrupts() -> int:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Return a context that delays ctrl-C and SIGTERM until its end; it must be short."""
+    """Return a context that delays ctrl-C, SIGTERM and SIGHUP until its end; it must be short."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Signal handlers run only in the main thread.
         return
     came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, *ENDING_SIGNALS)
     before = {number: signal.getsignal(number) for number in numbers}
     ours = [number for number, handler in before.items() if callable(handler)]
     try:

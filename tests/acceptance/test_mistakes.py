@@ -300,10 +300,12 @@ def test_ctrl_c_ends_with_130_and_harms_nothing(identity_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_leaves_no_partial_file(identity_dir: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_no_partial_file(identity_dir: Path, number: signal.Signals) -> None:
     before = set(os.listdir(identity_dir))
-    code, output = interrupted(identity_dir, signal.SIGTERM)
-    assert code == 143
+    code, output = interrupted(identity_dir, number)
+    assert code == 128 + number
+    assert f"INTERRUPTED | The program was ended by {number.name}." in output
     assert "Traceback" not in output
     assert set(os.listdir(identity_dir)) - before == {"endless.py", "out.json"}
 

@@ -20,6 +20,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from polygraphy.adapters.report.session import Session
+from polygraphy.binding import bind
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.report.document import Recorder
+from polygraphy.ports.storage import write_text
 from tests.acceptance.conftest import Done
 from tests.codegen.commands import COMMANDS
 from tests.support import identity_files, models, replays
@@ -325,6 +330,17 @@ def test_a_report_of_a_crash_says_that_there_is_no_result(two: Path) -> None:
     assert Path("r.json").read_text(encoding="utf-8") == done.stdout
     suites = junitparser.JUnitXml.fromfile("r.xml")
     assert (suites.tests, suites.errors) == (1, 1)
+
+
+def test_a_full_disk_does_not_leave_the_report_of_an_earlier_run(tmp_path: Path) -> None:
+    def find_no_space(path: str, text: str, **_: bool) -> None:
+        raise FileError(f"Could not write {path}: No space left on device.", path=path)
+
+    report = tmp_path / "r.json"
+    report.write_text("of an earlier run")
+    with bind(write_text, find_no_space), pytest.raises(FileError, match="No space"):
+        Session(Recorder(), "text", [str(report)], ()).open()
+    assert not report.exists()
 
 
 def test_an_unwritable_report_ends_the_program_before_it_runs(two: Path, polygraphy: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -16,7 +17,7 @@ from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.paths import _check_symbol as check_symbol
 from polygraphy.cli.shared.paths import check_paths, check_read
-from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.sweep.plan import DATA_FLAGS, WRITING_FLAGS
 
 
@@ -175,6 +176,15 @@ def test_rows_say_what_is_overwritten(words: str, flags: str) -> None:
 )
 def test_files_may_be_updated_and_folders_shared(words: str) -> None:
     parsed(words)
+
+
+def test_models_that_cannot_be_opened_are_refused_before_the_program(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    (tmp_path / "a.onnx").symlink_to("b.onnx")
+    (tmp_path / "b.onnx").symlink_to("a.onnx")
+    for name, words in {"pipe": "is a pipe", "a": "to b.onnx, which leads back to it"}.items():
+        with pytest.raises(UsageError, match=words):
+            check_read(parse(load_command("run"), [f"{tmp_path}/{name}.onnx", "--onnxrt"]))
 
 
 def test_a_plan_of_a_sweep_knows_what_flags_of_run_write_and_which_are_about_data() -> None:

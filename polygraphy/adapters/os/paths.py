@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -141,9 +142,8 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
         )
     if not path.exists():
         if path.is_symlink():
-            target = path.readlink()
             raise MissingFileError(
-                f"{what} {path} is a link to {target}, which does not exist.",
+                f"{what} {path} is a link to {path.readlink()}, which {_why_missing(path)}.",
                 path=path,
                 hint="Fix the link, or use the path of the file itself.",
             )
@@ -157,9 +157,25 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
     if path.is_block_device() or (path.is_char_device() and not may_be_empty):
         # Some devices, such as /dev/zero, never end.
         raise FileError(f"{what} {path} is a device.", path=path, hint="Use the path of a file.")
+    if path.is_fifo() and not may_be_empty:
+        raise FileError(
+            f"{what} {path} is a pipe, which can be read only once.",
+            path=path,
+            hint="Save its content to a file first.",
+        )
     if path.stat().st_size == 0 and not may_be_empty:
         raise FileError(f"{what} {path} is empty.", path=path)
     return path
+
+
+def _why_missing(link: Path) -> str:
+    """Return why no file is at the end of a link."""
+    try:
+        link.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "leads back to it"
+    return "does not exist"
 
 
 def _path_hint(path: Path) -> str:
@@ -345,6 +361,42 @@ def is_empty_file(path: str | Path) -> bool:
     with suppress(OSError):
         file_stat = Path(path).stat()
         return stat.S_ISREG(file_stat.st_mode) and file_stat.st_size == 0
+    return False
+
+
+@contextmanager
+def claim_file(path: Path) -> Iterator[None]:
+    """Create a file whose content replaces it later, so that only one of several processes does it.
+    The file stays locked in the block, so that others see that its process lives.
+
+    Raises:
+        FileExistsError: it exists, and is not a file that an ended process claimed.
+    """
+    if is_claim(path) and is_abandoned(path):
+        path.unlink(missing_ok=True)
+    with path.open("xb", buffering=0) as stream:
+        _lock(stream.fileno())
+        try:
+            # An empty file would be filled instead of replaced.
+            stream.write(_CLAIM)
+        except OSError:
+            path.unlink()
+            raise
+        try:
+            yield
+        finally:
+            if is_claim(path):
+                path.unlink()
+
+
+_CLAIM = b"\n"
+
+
+def is_claim(path: Path) -> bool:
+    """Return whether a file is claimed, and not yet replaced."""
+    with suppress(OSError):
+        is_short = path.is_file() and path.stat().st_size == len(_CLAIM)
+        return is_short and path.read_bytes() == _CLAIM
     return False
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from polygraphy.termination import interrupt_program
+from polygraphy.termination import ENDING_SIGNALS, interrupt_program
 
 T = TypeVar("T")
 
@@ -161,8 +161,9 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
 
 def _ends_call(number: int) -> bool:
     """Return whether a signal requests the end:
-    Ctrl-C unless it has another handler, and a SIGTERM that does not end the process by itself."""
+    Ctrl-C unless it has another handler, and a SIGTERM or SIGHUP that does not end the process by
+    itself."""
     handler = signal.getsignal(number)
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)
-    return number == signal.SIGTERM and callable(handler)
+    return number in ENDING_SIGNALS and callable(handler)

@@ -369,7 +369,8 @@ class Session:
 
     def open(self) -> None:
         """Make the reports state that the program has no result yet.
-        Otherwise, the reports of an earlier program would remain if this one crashes.
+        Otherwise, the reports of an earlier program would remain if this one crashes. On a full
+        disk, those are removed.
 
         Raises:
             FileError: a report cannot be written, and `close` will not write it.
@@ -380,6 +381,10 @@ class Session:
         paths = [path for path in self._paths if _may_exist_early(path)]
         unwritable = self._write(document, None, paths)
         self._paths = [path for path in self._paths if path not in unwritable]
+        for path in unwritable:
+            if Path(path).is_file():
+                with suppress(OSError):
+                    Path(path).unlink()
         for error in unwritable.values():
             raise error
 

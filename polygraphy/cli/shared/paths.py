@@ -19,6 +19,7 @@ _UPDATED = {
 _LATE = ("--log-file", "--gen-script", "--report")
 """Options of files that every command can write."""
 _LIBRARY = "Library"
+_MODELS = ("Model", "Model of the first step", "Reference")
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 """If a script contains one of these names, its text does not show all its definitions."""
 
@@ -149,12 +150,20 @@ def _check_file(what: str, path: str) -> None:
     """Raise UsageError if a file does not exist, with a similar name as hint."""
     file = Path(path)
     try:
+        if what in _MODELS and file.is_fifo():
+            # Not opened: that would wait for a writer, and several parts of a command read models.
+            raise UsageError(
+                f"{what} {path} is a pipe, which can be read only once.",
+                hint="Save its content to a file first.",
+            )
         if file.exists() or _is_prefix(file) or (what == _LIBRARY and file.name == path):
             return  # A library without a folder is searched for in the folders of the system.
         names = [path.name for path in file.parent.iterdir()]
         if file.is_symlink():
+            # Without an error for links that lead to themselves, the result is still a link.
+            reason = "leads back to it" if Path(realpath(path)).is_symlink() else "does not exist"
             raise UsageError(
-                f"{what} {path} is a link to {file.readlink()}, which does not exist.",
+                f"{what} {path} is a link to {file.readlink()}, which {reason}.",
                 hint="Fix the link, or use the path of the file itself.",
             )
     except FileNotFoundError:

@@ -53,6 +53,7 @@ VERDICTS = {
     2: "error",
     3: "error",
     4: "inconclusive",
+    129: "interrupted",
     130: "interrupted",
     143: "interrupted",
 }

@@ -110,6 +110,16 @@ def test_a_link_that_leads_nowhere_is_reported_from_a_missing_file(tmp_path: Pat
         readable_file(tmp_path / "model.onnx", "Model")
 
 
+def test_a_link_that_leads_back_and_a_pipe_are_called_that(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(FileError, match="a is a link to b, which leads back to it"):
+        readable_file(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="pipe is a pipe, which can be read only once"):
+        readable_file(tmp_path / "pipe")
+
+
 def test_an_empty_file_is_filled_so_that_who_has_it_open_reads_it(tmp_path: Path) -> None:
     target = tmp_path / "made"
     target.touch(0o640)

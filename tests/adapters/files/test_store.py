@@ -223,6 +223,14 @@ def test_only_one_of_two_programs_writes_to_a_folder() -> None:
     assert [feed["x"][0] for feed in STORE.iterate("folder", dict)] == [0]
 
 
+def test_a_folder_that_an_ended_program_claimed_is_free() -> None:
+    Path("folder").mkdir()
+    Path("folder", "0000000000.json").write_text("\n")
+    with STORE.writer("folder", dict) as writer:
+        writer.add(feeds(1)[0])
+    assert [feed["x"][0] for feed in STORE.iterate("folder", dict)] == [0]
+
+
 def test_a_file_in_place_of_a_folder() -> None:
     Path("plain").write_text("text")
     with pytest.raises(

@@ -28,6 +28,8 @@ def path_exists(path: str) -> bool:
 
 def remove_path(path: str) -> None:
     """Remove a file, or a folder with its content."""
+    if not path_exists(path):
+        return  # A read-only file system refuses even that.
     with translate_os_errors(path, "remove"):
         target = Path(path)
         if target.is_dir() and not target.is_symlink():

@@ -47,6 +47,8 @@ from polygraphy.adapters.os.paths import (
     atomic_file,
     create_temporary_folder,
     ensure_parent,
+    is_abandoned,
+    is_claim,
     is_empty_file,
     translate_os_errors,
 )
@@ -503,5 +505,6 @@ def _check_is_free(path: Path) -> None:
         )
     with translate_os_errors(path, "read the folder"):
         content = next(path.iterdir(), None)
-    if content is not None:
+    # An ended process may leave the first file claimed; see FolderWriter.
+    if content is not None and not (is_claim(content) and is_abandoned(content)):
         raise not_empty_error(path, content.name)

@@ -30,7 +30,7 @@ from polygraphy.adapters.files.json.json_codec import (
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.json_io import description_of, kind_error, parse_path
-from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
+from polygraphy.adapters.os.paths import atomic_file, claim_file, translate_os_errors
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, kind_of_runner
@@ -340,7 +340,6 @@ class FolderWriter(_Writer):
         """Set the folder to write to."""
         super().__init__(path)
         self._files: list[Path] = []
-        self._claimed: list[Path] = []
 
     @classmethod
     @contextmanager
@@ -351,34 +350,28 @@ class FolderWriter(_Writer):
             path.mkdir(parents=True, exist_ok=True)
         writer = cls(path)
         try:
-            writer._claim()
-            yield writer
-            writer._finish()
+            with writer._claim():
+                yield writer
+                writer._finish()
         except BaseException:
             writer._remove_files(and_folder=not was_there)
             raise
 
-    def _claim(self) -> None:
+    @contextmanager
+    def _claim(self) -> Iterator[None]:
         """Create the first file, so that only one of several processes writes to the folder.
 
         Raises:
             FileError: another process has created it.
         """
         file = self._file_at(0)
-        with translate_os_errors(self._path, "write"):
-            try:
-                # An empty file would be filled instead of replaced.
-                with file.open("xb") as stream:
-                    self._claimed = [file]
-                    stream.write(b"\n")
-            except FileExistsError as error:
-                raise not_empty_error(self._path, file.name) from error
-
-    def _finish(self) -> None:
-        """Remove the first file if there are no items; raise an error if an item failed."""
-        super()._finish()
-        if not self._files:
-            self._file_at(0).unlink()
+        with ExitStack() as stack:
+            with translate_os_errors(self._path, "write"):
+                try:
+                    stack.enter_context(claim_file(file))
+                except FileExistsError as error:
+                    raise not_empty_error(self._path, file.name) from error
+            yield
 
     def _file_at(self, number: int) -> Path:
         """Return the path of the file for an item."""
@@ -394,7 +387,7 @@ class FolderWriter(_Writer):
     def _remove_files(self, *, and_folder: bool) -> None:
         """Remove the written files, and optionally the folder."""
         with suppress(OSError):
-            for file in (*self._claimed, *self._files):
+            for file in self._files:
                 file.unlink(missing_ok=True)
             if and_folder:
                 self._path.rmdir()

@@ -61,7 +61,7 @@ from polygraphy.last_words import dismiss_witnesses, last_words
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device
 from polygraphy.ports.reporting import Progress
-from polygraphy.termination import end_program
+from polygraphy.termination import ENDING_SIGNALS, end_program
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class _Signals:
         if threading.current_thread() is not threading.main_thread():
             return call()
         getsignals = {
-            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+            number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING_SIGNALS)
         }
         self._handlers = {
             number: handler for number, handler in getsignals.items() if callable(handler)
@@ -178,7 +178,7 @@ class _Signals:
 
     def _may_wait(self, number: int) -> bool:
         """Return whether a signal can be handled after the build."""
-        return self._can_stop or number != signal.SIGTERM
+        return self._can_stop or number == signal.SIGINT
 
 
 def _report_stage(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
