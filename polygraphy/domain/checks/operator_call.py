@@ -4,6 +4,7 @@ specification.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -144,6 +145,18 @@ class InvalidNode:
     message: str
     kind: str
     tensor: str = ""
+
+
+OUTPUT = "Output: "
+"""The start of a message about an output that the graph declares differently."""
+_DECLARED = re.compile(OUTPUT + r"'([^']*)' is \w+, but the graph declares (\w+)\.$")
+
+
+def declared_type_in(message: str) -> tuple[str, str] | None:
+    """Return the tensor and the declared data type of a message that a node computes another type;
+    None for other messages."""
+    found = _DECLARED.match(message)
+    return None if found is None else (found[1], found[2])
 
 
 def shape_text(shape: Sequence[int | None]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
@@ -377,6 +377,23 @@ def test_a_size_of_the_example_is_found_by_a_run_with_that_size(
     assert (culprit["party"], culprit["cause"]) == ("model", "constant")
     fact = facts_of(culprit)["runs_with_other_size"]
     assert (fact["size"], f"{size}" in fact["shape"]) == (size, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute"),
+    [("n = Cast<to=1>(x)", "to"), ("n = RandomNormalLike<dtype=1>(x)", "dtype")],
+)
+def test_an_attribute_that_contradicts_the_declared_type_is_named_alone(
+    line: str, attribute: str
+) -> None:
+    model = model_of(f"(float16[4] x) => (float16[4] y) {{ {line} y = Add(x,n) }}")
+    model.graph.value_info.append(helper.make_tensor_value_info("n", TensorProto.FLOAT16, [4]))
+    culprit = blamed(model, OnnxrtParty())
+    assert (culprit["nodes"], culprit["party"]) == (["n"], "model")
+    assert f"Set '{attribute}' of" in culprit["remedy"]["note"]
+    assert "to float16" in culprit["remedy"]["note"]
+    model.graph.node[0].attribute[0].i = TensorProto.FLOAT16
+    assert OnnxrtParty().load(model)({"x": np.ones(4, np.float16)})["y"].shape == (4,)
 
 
 def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:

@@ -75,7 +75,7 @@ def test_facts_are_data_with_the_facts_in_them() -> None:
     data = json.loads(json.dumps(as_json_value(evidence.change_of_node(SCALED).data())))
     assert data["kind"] == "change_of_node"
     assert (data["change"]["name"], data["change"]["difference"]["factor"]) == ("w", 1.5)
-    measured = as_json_value(evidence.wrong_part("y", OFF).data())
+    measured = as_json_value(evidence.lost_part("y", OFF).data())
     assert measured["deviation"]["value"] == 1.24
 
 

@@ -21,10 +21,13 @@ from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.checks.operator_call import (
     ATTRIBUTE,
+    OUTPUT,
     SHAPE,
+    TYPE,
     UNDEFINED,
     VALUE,
     InvalidNode,
+    declared_type_in,
 )
 from polygraphy.domain.checks.undefined_rules import UNDEFINED_RULES
 from polygraphy.domain.diagnosis.commands import sanitize_command
@@ -78,6 +81,15 @@ _DIFFERENCES = ("wrong_by_itself", "parties_disagree", "wrong_from_saved")
 """The same if the result of the node is undefined."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """Ways to sanitize a model: declared types only, then constants as well."""
+_TYPED = {
+    "Cast": "to",
+    "EyeLike": "dtype",
+    "RandomNormal": "dtype",
+    "RandomNormalLike": "dtype",
+    "RandomUniform": "dtype",
+    "RandomUniformLike": "dtype",
+}
+"""The attribute that sets the type of a result, by operator."""
 _MANY = 8
 """More nodes than this that break the same rule are one culprit."""
 
@@ -254,18 +266,22 @@ def _group_by_rule(
 
 
 def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_ModelViolation]:
-    """Return the violations, except those in a shape that an invalid earlier node computes."""
+    """Return the violations, except those in a shape that an invalid earlier node computes, or in
+    the data type of a tensor that an invalid node makes."""
     nodes = case.model.nodes
     invalid = {broken_node.node.index for broken_node in broken}
-    return [
-        broken_node
-        for broken_node in broken
-        if broken_node.node.kind != SHAPE
-        or not any(
-            invalid & {*region_before(case.model.graph, name, ())}
-            for name in nodes[broken_node.node.index].reads
+    made = {name for index in invalid for name in nodes[index].makes}
+
+    def follows(broken_node: InvalidNode) -> bool:
+        """Return whether another violation explains this one."""
+        reads = nodes[broken_node.index].reads
+        if broken_node.kind == TYPE:
+            return not made.isdisjoint(reads)
+        return broken_node.kind == SHAPE and any(
+            invalid & {*region_before(case.model.graph, name, ())} for name in reads
         )
-    ]
+
+    return [broken_node for broken_node in broken if not follows(broken_node.node)]
 
 
 def find_ignored_violations(answer: Found, request: Request) -> Found:
@@ -369,10 +385,15 @@ def _describe(
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
     violation = evidence.undefined_result if is_undefined else evidence.breaks_specification
-    notes = [violation(broken.node.message), *_layout_facts(case, broken), *notes]
+    message = broken.node.message.removeprefix(OUTPUT)
+    notes = [violation(message), *_layout_facts(case, broken), *notes]
     if party == MODEL and not remedy.proven and (size := find_size_that_works(case, broken.node)):
         cause, remedy = "constant", Remedy(None, False, remedies.KEEP_SIZE)
         notes.insert(1, size)
+    declared = declared_type_in(broken.node.message)
+    if declared and node.op in _TYPED and not remedy.proven:
+        note = remedies.match_declared_type(node.operator, _TYPED[node.op], *declared)
+        remedy = Remedy(note=note)
     if is_undefined and node.operator == "Dropout":
         remedy = Remedy(None, False, remedies.EXPORT_IN_EVAL)
     tensor = next(iter(node.makes), None)

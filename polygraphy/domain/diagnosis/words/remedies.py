@@ -147,6 +147,15 @@ def run_on_export(path: str, command: str) -> str:
 
 
 @statement
+def match_declared_type(op: str, attribute: str, tensor: str, dtype: str) -> str:
+    """Return the advice for a node whose attribute contradicts the declared type of its result."""
+    return (
+        f"Set {attribute!r} of {op} to {dtype}, or correct the declared type of {tensor!r} and of"
+        " what follows."
+    )
+
+
+@statement
 def raise_epsilon(name: str, least: float) -> str:
     """Return the sentence with the least epsilon that half precision can represent."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
