@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from attrs import frozen
 
@@ -121,7 +122,9 @@ def solve_zero_point(compute: Compute, start: Any, goal: Any, axis: int | None) 
     """Return the zero points with which a computation gives the goal; None if there are none; see
     `solve_scale`."""
     search = _Search(compute, np.asarray(start), np.asarray(goal), axis)
-    limits = np.iinfo(np.asarray(start).dtype)
+    limits = _limits_of(np.asarray(start).dtype)
+    if limits is None:
+        return None
     count = len(search.wanted)
     low, high = (np.full(count, end, np.float64) for end in (limits.min, limits.max))
     at_low, at_high = search.result(low), search.result(high)
@@ -136,6 +139,15 @@ def solve_zero_point(compute: Compute, start: Any, goal: Any, axis: int | None) 
     # The middle of two integers is the smaller one, so that the upper end is one more than the
     # largest.
     return search.solve(low, high + 1, signs, middle, limits.bits + 1)
+
+
+def _limits_of(dtype: np.dtype[Any]) -> Any | None:
+    """Return the limits of an integer type, also of four bits; None for other types."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype)
+    if "int" not in dtype.name:
+        return None
+    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
 
 
 @frozen
@@ -155,8 +167,7 @@ class _Search:
     def result(self, number: Any) -> Any | None:
         """Return the result for a number, by channel; None if there is none to compare."""
         shaped = np.asarray(number, np.float64).reshape(self.start.shape)
-        if self.start.dtype.kind in "iu":
-            limits = np.iinfo(self.start.dtype)
+        if (limits := _limits_of(self.start.dtype)) is not None:
             shaped = np.clip(shaped, limits.min, limits.max)
         shaped = shaped.astype(self.start.dtype)
         result = self.compute(shaped)

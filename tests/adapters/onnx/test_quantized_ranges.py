@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_nearer_to_another,
     producer_of,
 )
+from polygraphy.adapters.onnx.edit.quantizing import copy_quantization, quantized_operands
 from polygraphy.adapters.onnx_common.quantized_ranges import activation_scales, copy_ranges
 
 
@@ -105,3 +106,21 @@ def test_a_bias_that_nncf_corrects_by_twice_its_size_is_not_that_of_another_laye
     assert is_corrected(corrected, own, "nncf") and not is_corrected(-own, own, "nncf")
     assert not is_nearer_to_another(corrected, own, [own, other])
     assert is_nearer_to_another(other + 0.01, own, [own, other])
+
+
+def test_a_model_of_an_opset_without_quantization_is_quantized_like_a_newer_one() -> None:
+    reference, model = model_with(1, 1.0), model_with(0.5, 1.0)
+    del reference.graph.node[:2]
+    reference.graph.node[0].input[0] = "x"
+    del reference.graph.initializer[:2]
+    reference.opset_import[0].version, model.opset_import[0].version = 9, 11
+    label = reference.graph.node[0].output[0]
+    [operand] = quantized_operands(model)
+    quantized = copy_quantization(reference, model, [(label, 0, operand.name)])
+    onnx.checker.check_model(quantized)
+    assert [node.op_type for node in quantized.graph.node] == [
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Add",
+    ]
+    assert reference.opset_import[0].version == 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,3 +67,12 @@ def test_codes_a_step_apart_are_accepted_if_they_are_few() -> None:
     assert solution is not None and not solution.is_exact
     goal[:20, 2] += 1
     assert solve_scale(codes, F(0.05), goal, None) is None
+
+
+def test_zero_points_of_four_bits_are_found_and_those_of_fp8_are_not_searched() -> None:
+    def four_bits(zero: Any) -> Any:
+        return np.clip(np.rint(REAL) + int(zero), -8, 7).astype(ml_dtypes.int4)
+
+    solution = solve_zero_point(four_bits, ml_dtypes.int4(3), four_bits(-2), None)
+    assert solution is not None and int(solution.number) == -2
+    assert solve_zero_point(four_bits, ml_dtypes.float8_e4m3fn(1), four_bits(-2), None) is None

@@ -80,14 +80,14 @@ class ConvertOpset(BaseLoader):
                 "A model with functions cannot be converted to another opset.",
                 hint="Export it with that opset, or inline its functions.",
             )
-        _convert(model, self._opset)
+        convert_in_place(model, self._opset)
         G_LOGGER.info(f"Converted the model from opset {before} to {self._opset}.")
         return model
 
 
 def adopt_opset(model: ModelProto, reference: ModelProto) -> AdoptedOpset | None:
     """Return a copy of a model that states the opset of another; see the port."""
-    version, expected = (_standard_opset(each) for each in (model, reference))
+    version, expected = (standard_opset(each) for each in (model, reference))
     if version is None or expected is None or version == expected:
         return None
     redefined = {
@@ -104,7 +104,7 @@ def adopt_opset(model: ModelProto, reference: ModelProto) -> AdoptedOpset | None
     return AdoptedOpset(copy, version, expected, sorted(redefined))
 
 
-def _standard_opset(model: ModelProto) -> int | None:
+def standard_opset(model: ModelProto) -> int | None:
     """Return the version of the standard's operators; None if the model does not import them."""
     versions = (entry.version for entry in model.opset_import if entry.domain in _STANDARD)
     return next(versions, None)
@@ -119,7 +119,7 @@ def _since(node: NodeProto, opset: int) -> int | None:
     return since
 
 
-def _convert(model: ModelProto, opset: int) -> None:
+def convert_in_place(model: ModelProto, opset: int) -> None:
     """Convert a model in place; large weights and metadata are unchanged."""
     weights: dict[str, TensorProto] = {}
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.edit.opset import convert_in_place, standard_opset
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.onnx_common.quantization import dequantize, quantize
 from polygraphy.domain.diagnosis.quantizing import OUTPUT, QuantizedOperand
+from polygraphy.domain.errors import PolygraphyException
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +72,7 @@ def copy_quantization(
     reference: ModelProto, model: ModelProto, places: Iterable[tuple[str, int, str]]
 ) -> ModelProto:
     """Return a copy of a model with operands quantized as in another model; see the port."""
-    copy: ModelProto = copy_of(reference)
+    copy = _in_opset_of(reference, model)
     sites = _Sites(model.graph)
     nodes = {identity_of(node): node for node in copy.graph.node}
     copied_names: dict[tuple[str, str], str] = {}
@@ -90,6 +92,22 @@ def copy_quantization(
     del copy.graph.value_info[:]
     sort(copy.graph)
     return copy
+
+
+def _in_opset_of(reference: ModelProto, model: ModelProto) -> ModelProto:
+    """Return a copy of a model, converted to the opset of another if its own is so old that it may
+    have no quantization, and if the converter keeps its nodes."""
+    copy: ModelProto = copy_of(reference)
+    own, wanted = standard_opset(reference), standard_opset(model)
+    if own is None or wanted is None or not own < wanted or own >= _STABLE:
+        return copy
+    try:
+        convert_in_place(copy, wanted)
+    except PolygraphyException:
+        return copy_of(reference)
+    nodes = {identity_of(node) for node in copy.graph.node}
+    is_kept = all(identity_of(node) in nodes for node in reference.graph.node)
+    return copy if is_kept else copy_of(reference)
 
 
 def _raise_opset(copy: ModelProto, model: ModelProto) -> None:
