@@ -95,7 +95,9 @@ def bounds(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
         (node, at)
         for node in model.graph.node
         for at in ((1, 2) if node.op_type == "Slice" else (1,) if node.op_type == "Gather" else ())
-        if node.input[at] in weights and np.prod(weights[node.input[at]].dims) == 1
+        if at < len(node.input)
+        and node.input[at] in weights
+        and np.prod(weights[node.input[at]].dims) == 1
     ]
     drawn = one_of(rng, places)
     if drawn is None:

@@ -64,3 +64,18 @@ def test_nodes_that_are_known_in_float32_are_named_for_a_model_in_half_precision
     kept = findings(wrong, network(SHORT, wq=QUERY, last=LAST))
     [culprit] = kept.culprits
     assert kept.verdict == "inconclusive" and {"s", "p", "t"} <= {*culprit["nodes"]}
+
+
+def test_a_wrong_weight_is_solved_that_the_reference_stores_as_two_factors() -> None:
+    start, factor = "f = MatMul(x, narrow) n = Tanh(f)", np.float32([1.5, 0.7, 1.2, -0.8, 0.6, 1.1])
+    wrong = np.round(KEY[:3] * factor * 8) / 8
+    one, two = (start + " q = MatMul(n, w)", start + " qm = MatMul(n, w) q = Mul(qm, factor)")
+    for before, after in ("qr", "rs", "sy"):
+        one += f" {after}t = Tanh({before}) {after} = MatMul({after}t, last)"
+        two += f" {after}t = Tanh({before}) {after}m = MatMul({after}t, last)"
+        two += f" {after} = Mul({after}m, factor)"
+    model = network(one, narrow=QUERY[:, :3], w=wrong.astype(np.float32), last=LAST * factor)
+    reference = network(two, narrow=QUERY[:, :3], w=KEY[:3], last=LAST, factor=factor)
+    kept = findings(model, reference)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["nodes"], culprit["cause"]) == ("fault", ["q"], "weight")

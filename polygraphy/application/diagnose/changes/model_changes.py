@@ -211,6 +211,7 @@ class _GroupSearch:
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
             reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
+            reason = reason or change.find_solved_weight()
             if reason is None and number == 1:
                 reason = change.find_change_for_outputs(self.goal)
         if reason is not None:

@@ -289,6 +289,32 @@ class Change:
                 return Explanation(index, variant, self._places)
         return None
 
+    def find_solved_weight(self) -> Explanation | None:
+        """Return an explanation by a weight of the only unverified node, solved from the expected
+        value, or None. The result is None if none fits, or if noise would fit as well.
+        The reference may not contain the weight, for example if it scales what the node computes.
+        """
+        operations = self._side.operations
+        indices = [index for index in self.unverified_nodes if index in operations]
+        if len(indices) != 1 or len(self._places) != 1:
+            return None
+        [index], [divergence] = indices, self._places
+        name, search = divergence.border.tensor, self._search_in(indices)
+        if search is None or name not in self._side.nodes[index].outputs:
+            return None
+        try:
+            output = search.part.run(self._party)[name]
+        except PolygraphyException:
+            return None
+        goal = divergence.expected
+        if np.size(output) != np.size(goal):
+            return None
+        search = evolve(search, goals={name: np.reshape(goal, np.shape(output))})
+        for weight in search.find_weights(index, output, search.goals[name]):
+            if not search.fits_noise(index, output, name, weight):
+                return Explanation(index, weight, self._places)
+        return None
+
     def find_change_for_outputs(self, goals: Values) -> Explanation | None:
         """Return an explanation by a change of one of the unverified nodes with which the whole
         model computes the expected outputs; None if none fits. The expected value at a border may
