@@ -7,16 +7,33 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.diagnosis.words import changes, errors
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.model.regions import region_before
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, change_node
-from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.running import input_metadata
+
+_GROWING = {
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1,),
+    "Range": (0, 1, 2),
+    "Resize": (2, 3),
+    "Tile": (1,),
+    "Upsample": (1,),
+}
+"""By operator whose result may be much larger than its data: the inputs that determine the size."""
+_MOST_OPERANDS = 6
+"""Most such inputs that are computed for one changed part. Chosen, not measured."""
+_KNOWN = "//known"
+"""Suffix of a constant in place of an input that was computed."""
 
 
 @frozen
@@ -112,6 +129,47 @@ def tensor_sizes(model: OpenModel, feed: Feed) -> dict[str, int]:
         for name, size in layer.makes.items()
         if name and size is not None
     }
+
+
+def sizes_after_change(part: Submodel, output: str, party: SuspectedParty) -> dict[str, int]:
+    """Return the size in bytes of each tensor of a changed part, if it is known; a size that the
+    changed node determines, such as that of a Pad with other pads, is computed first.
+
+    Args:
+        part: the part.
+        output: a tensor that the changed node computes.
+        party: the backend that computes sizes.
+    """
+    model = open_model(part.model)
+    sizes = tensor_sizes(model, part.feed)
+    for _ in range(_MOST_OPERANDS):
+        graph = model.graph
+        changed = graph.producers.get(output)
+        operands = (
+            (node, name, region)
+            for node in graph.nodes
+            if not all(name in sizes for name in node.makes)
+            for position in _GROWING.get(node.op, ())
+            for name in node.inputs[position : position + 1]
+            if name in graph.producers and name not in graph.constants
+            for region in (region_before(graph, name, part.feed),)
+            if changed in region
+        )
+        if (operand := next(operands, None)) is None:
+            break
+        node, name, region = operand
+        try:
+            value = cut_part(model, region, part.feed, [name]).run(party)[name]
+            constant = name + _KNOWN
+            inputs = tuple(constant if read == name else read for read in node.inputs)
+            change = changes.other_input(node.op, name, constant)
+            variant = Variant("structure", change, evolve(node, inputs=inputs), {constant: value})
+            part = part.change(node.makes[0], variant)
+        except PolygraphyException:
+            break
+        model = open_model(part.model)
+        sizes = tensor_sizes(model, part.feed)
+    return sizes
 
 
 def cut_part(

@@ -14,6 +14,7 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, OtherTensor
 from polygraphy.application.diagnose.parts import Submodel
+from polygraphy.domain.diagnosis.borrowed import with_weight
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.editing import open_model
 from tests.support.models import make, value
@@ -150,6 +151,21 @@ def test_a_change_that_makes_a_tensor_much_larger_is_not_run() -> None:
     assert not [*tried.find_usual_variants(0)]
     assert 16 in party.sizes
     assert max(party.sizes) <= 8 * 16
+
+
+def test_a_change_of_computed_pads_that_makes_a_tensor_much_larger_is_not_run() -> None:
+    nodes = [
+        helper.make_node("Concat", ["before", "behind"], ["pads"], "join", axis=0),
+        helper.make_node("Pad", ["x", "pads"], ["y"], "pad"),
+    ]
+    weights = {"before": np.array([1]), "behind": np.array([0])}
+    model = make("pad", nodes, [value("x", [8])], [value("y", [None])], weights=weights)
+    part, graph, party = Submodel(model, {"x": X}), open_model(model).graph, Recording()
+    goal = {"y": np.concatenate([[0, 0], X]).astype(np.float32)}
+    tried = ChangeSearch(graph, part, goal, (party,), RunBudget(), limit=1 << 10)
+    changed = [with_weight(graph, 0, "before", np.array([pad])) for pad in (10**5, 2)]
+    assert [*tried.select_matching(changed)] == changed[1:]
+    assert max(party.sizes) == 10
 
 
 def test_the_stated_shape_of_an_output_does_not_exclude_a_change_to_a_smaller_one() -> None:

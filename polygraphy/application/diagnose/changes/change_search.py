@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.parts import Submodel, tensor_sizes
+from polygraphy.application.diagnose.parts import Submodel, sizes_after_change, tensor_sizes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.checks.requirements import broadcast_shapes
@@ -346,7 +346,7 @@ class ChangeSearch:
         None stands for the unchanged part."""
         try:
             part = self.part if variant is None else self.part.change(output_name(variant), variant)
-            if not self._may_match(part):
+            if not self._may_match(part, variant):
                 return False
             compute = self._load(part, prover)
             return self._matches_goals(compute(part.feed), compute)
@@ -369,13 +369,16 @@ class ChangeSearch:
             return np.reshape(value, np.shape(goal))
         return value
 
-    def _may_match(self, part: Submodel) -> bool:
+    def _may_match(self, part: Submodel, variant: Variant | None) -> bool:
         """Return whether the tensors of a part are within the limit, and those with a goal are not
-        much larger, as far as sizes are known without a run.
+        much larger, as far as sizes are known without a run of the part.
         """
         if self.limit == inf:
             return True
-        sizes = tensor_sizes(open_model(part.model), part.feed)
+        if variant is None:
+            sizes = tensor_sizes(open_model(part.model), part.feed)
+        else:
+            sizes = sizes_after_change(part, output_name(variant), self.runners[-1])
         if sum(sizes.values()) > self.limit:
             return False
         return self.explains is not None or all(
