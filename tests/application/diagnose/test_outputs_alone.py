@@ -494,3 +494,28 @@ def test_outputs_of_every_node_are_all_tensors(count: int, tmp_path: Path) -> No
     else:
         [culprit] = kept.culprits
         assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")
+
+
+def test_an_input_that_no_node_reads_is_named_beside_unexplained_outputs(tmp_path: Path) -> None:
+    """An exporter lost the lengths of the sequences."""
+
+    def reader(*lengths: str) -> onnx.ModelProto:
+        rng = np.random.default_rng(3)
+        shapes = {"w": (2, 16, 5), "r": (2, 16, 4)}
+        weights = {name: rng.normal(size=s).astype(np.float32) for name, s in shapes.items()}
+        inputs = ["x", "w", "r", *(["", *lengths] if lengths else [])]
+        node = helper.make_node(
+            "LSTM", inputs, ["", "y"], "lstm", hidden_size=4, direction="bidirectional"
+        )
+        ends = [value("x", [6, 3, 5]), helper.make_tensor_value_info("lens", 6, [3])]
+        return make("reader", [node], ends, [value("y", [2, 3, 4])], weights=weights)
+
+    x = np.random.default_rng(4).normal(size=(6, 3, 5)).astype(np.float32)
+    feed, results = {"x": x, "lens": np.array([6, 4, 2], np.int32)}, RunResults()
+    results.add([OnnxrtParty().load(reader("lens"))(feed)], runner_name="right")
+    results.save(golden := str(tmp_path / "golden.json"))
+    with (
+        bind(Findings, Kept()),
+        pytest.raises(InconclusiveError, match="No node reads the input 'lens'"),
+    ):
+        diagnose(reader(), [OnnxrtParty()], [feed], golden=golden)

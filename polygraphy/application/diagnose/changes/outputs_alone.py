@@ -179,7 +179,15 @@ class _Guesses:
         )
         if related := self._describe_relations():
             why = join_statements(related, saved_reasons.node_unknown(self._only_node()))
+        if unread := self._unread_inputs():
+            why = join_statements(saved_reasons.unread_inputs(unread), why)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
+
+    def _unread_inputs(self) -> list[str]:
+        """Return the inputs that no node reads, such as lengths that an exporter lost."""
+        graph = self._case.model.graph
+        used = {*graph.consumers, *self._case.model.outputs}
+        return [name for name in self._case.model.inputs if name not in used]
 
     def _only_node(self) -> str:
         """Return the node of a model with a single operation; else ""."""

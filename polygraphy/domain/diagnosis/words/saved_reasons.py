@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.domain.diagnosis.facts import statement
+from polygraphy.domain.tensors.naming import list_some
 
 _SAVE_ALL = (
     "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
@@ -35,6 +36,13 @@ def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str
         f"{several} the saved outputs.{text} Outputs alone cannot show which node is at fault."
         f" {_SAVE_ALL}"
     )
+
+
+@statement
+def unread_inputs(names: Sequence[str]) -> str:
+    """Return the sentence that the model ignores inputs, which can explain wrong outputs."""
+    noun = "input" if len(names) == 1 else "inputs"
+    return f"No node reads the {noun} {list_some(names)}: the model may lack what the data needs."
 
 
 @statement
