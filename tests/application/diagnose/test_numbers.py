@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import ml_dtypes
@@ -8,15 +9,21 @@ import pytest
 from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
-from polygraphy.binding import resolve
+from polygraphy.binding import bind, resolve
+from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, with_nan
 from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
+from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.models import make, value
 
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -118,3 +125,21 @@ def test_it_is_said_that_data_were_made_up() -> None:
     culprit = first_non_finite(case, known)
     assert culprit is not None
     assert culprit.remedy.note == remedies.USE_REAL_DATA
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_missing_values_that_a_model_fills_with_nan_blame_no_node(is_missing: bool) -> None:
+    """Where all values are NaN, a mask is wrong."""
+    nan = helper.make_tensor("nan", TensorProto.FLOAT, [1], [np.nan])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"], "shape"),
+        helper.make_node("ConstantOfShape", ["size"], ["nan"], "fill", value=nan),
+        helper.make_node("Where", ["known", "x", "nan"], ["y"], "mask"),
+    ]
+    known = np.array([True, False, True]) if is_missing else np.zeros(3, bool)
+    model = make("missing", nodes, [value("x", (3,))], [value("y", (3,))], weights={"known": known})
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxParty()], [{"x": np.ones(3, np.float32)}])
+    assert kept.verdict == ("inconclusive" if is_missing else "fault")
+    assert ("NaN by design" in kept.summary) is is_missing

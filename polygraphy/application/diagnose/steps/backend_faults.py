@@ -41,7 +41,7 @@ from polygraphy.application.diagnose.wrong_nodes import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.domain.diagnosis.closeness import is_broken
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -71,9 +71,27 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
                 culprit = None if tensors is None else first_non_finite(case, tensors)
                 culprit = culprit or _blame_data(case, feed)
                 if culprit is not None:
+                    outputs = [sets[number] for sets in runs.outputs.values()]
+                    if _fills_with_nan(case, culprit, outputs):
+                        reason = reasons.filled_with_nan(culprit.nodes[0])
+                        return Found(DiagnosisResult(INCONCLUSIVE, [culprit], reason=reason), case)
                     culprits = add_limiting_command(case, [culprit], feeds, third)
                     return Found(DiagnosisResult(FAULT, culprits), case)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case, ends=False)
+
+
+def _fills_with_nan(case: Case, culprit: Culprit, outputs: Sequence[Values]) -> bool:
+    """Return whether the node that creates NaN fills a part of the outputs with a constant, as
+    models do for missing values, in all backends alike."""
+    graph, (first, *others) = case.model.graph, outputs
+    node = next((node for node in graph.nodes if node.label == culprit.nodes[0]), None)
+    if node is None or any(case.find_deviations(first, values) for values in others):
+        return False
+    if any(np.isnan(value).all() for value in first.values() if has_nan(value)):
+        return False
+    fills = [graph.constants[name].values for name in node.inputs if name in graph.constants]
+    is_filled = any(np.size(fill) == 1 and has_nan(fill) for fill in fills)
+    return node.op == "ConstantOfShape" or (node.op in ("Pad", "Where") and is_filled)
 
 
 def _blame_data(case: Case, feed: Feed) -> Culprit | None:

@@ -129,6 +129,15 @@ def no_explanation(relative: float) -> str:
 
 
 @statement
+def filled_with_nan(node: str) -> str:
+    """Return the sentences that a node fills outputs with NaN, in every backend."""
+    return (
+        f"{node!r} fills a part of the outputs with NaN, in every backend. If outputs may contain"
+        " NaN by design, nothing is wrong."
+    )
+
+
+@statement
 def near_ties(nodes: Sequence[str], *, is_all: bool) -> str:
     """Return the sentences that nodes select other elements because these are nearly equal."""
     rest = "all outputs match" if is_all else "outputs differ less"
