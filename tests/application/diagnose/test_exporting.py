@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Mapping
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -535,6 +535,31 @@ def test_an_operation_on_a_tensor_that_is_overwritten_does_not_accuse_the_progra
         model.graph.node[2].op_type = "Sub"
         [culprit] = found(model, program).culprits
         assert culprit["party"] == party
+
+
+def repeated(count: int) -> onnx.ModelProto:
+    """Return a model with as many operators as its example has rows."""
+    names = ["x", *(f"t{number}" for number in range(count - 1)), "y"]
+    nodes = [
+        helper.make_node("Tanh", [first], [second], f"of {second}")
+        for first, second in pairwise(names)
+    ]
+    return make("repeated", nodes, [value("x", ["n", 6])], [value("y", ["n", 6])])
+
+
+def test_as_many_nodes_as_the_example_has_rows_are_a_constant() -> None:
+    """A comprehension is no statement that decides; an example of the size of the file shows it."""
+
+    def compute(x: Any) -> Any:
+        for _ in x:
+            x = np.tanh(x)
+        return x
+
+    program = FakeProgram(["x"], {"tanh": ("aten.tanh", ["x"], compute)}, ["tanh"])
+    again = evolve(program, again=lambda feed: repeated(len(feed["x"])))
+    [culprit] = found(repeated(2), again).culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert "file_of_other_example" in facts_of(culprit)
 
 
 def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctly() -> None:

@@ -217,8 +217,9 @@ class _FileComparison:
             decided = self._program.decisions(self._feed)
         except REFUSALS:
             return []
-        if not any(decision.follows_data for decision in decided):
-            return []
+        is_counted = differences.has_other_nodes and any(self._again.exporter.sizes.values())
+        if not is_counted and not any(decision.follows_data for decision in decided):
+            return []  # No condition decides, and no size how often a step is written.
         with self._case.record_step(titles.OTHER_BRANCH) as notes:
             for graph, decision in self._other_branches(decided):
                 twin_differences = compare_twins(self._graph, graph)
@@ -346,6 +347,8 @@ class _FileComparison:
                 origin = str(Origin(decision.path, decision.line))
         else:
             facts.insert(0, program_evidence.file_of_other_example())
+            lines = map(self._line_of_number, differences.missing)
+            origin = next(filter(None, lines), origin)
         facts += self._lost_facts()
         facts.append(program_evidence.match_after_new_export(self._again.words))
         is_loop = decision is not None and decision.is_loop
