@@ -12,6 +12,8 @@ from pathlib import Path
 _LONGEST = 80
 _TO_NUMBERS = frozenset({"int", "float", "bool", "len", "range", "item", "tolist", "numpy"})
 """Functions and methods that turn a tensor, or its size, into numbers of Python."""
+_CASTS = frozenset({"int", "float", "bool"})
+"""Methods of a tensor with the names of such functions, which return a tensor."""
 _SIZES = frozenset({"size", "shape", "numel"})
 """What may be a number of Python: exporters follow it unless more is done to it."""
 _DEEPEST = 4
@@ -158,7 +160,8 @@ def _takes_number(statement: ast.stmt, kinds: frozenset[str]) -> bool:
     nodes = [*_parts(statement)]
     called = [node.func for node in nodes if isinstance(node, ast.Call)]
     names = {function.id for function in called if isinstance(function, ast.Name)}
-    return bool(kinds & (names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}))
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)} - _CASTS
+    return bool(kinds & (names | attributes))
 
 
 def _calls_module(statement: ast.stmt) -> bool:

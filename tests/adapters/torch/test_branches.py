@@ -124,3 +124,26 @@ def test_the_line_in_a_helper_function_that_computes_a_number_is_found(
     (tmp_path / "sizes.py").write_text(SIZES)
     place = place_of_number(str(tmp_path / "net.py"), line)
     assert place == (str(tmp_path / name), computed)
+
+
+CAST = """\
+def grid_of(n):
+    m = int(n)
+    return torch.arange(m).float() / m
+
+class Net:
+    def forward(self, x):
+        size = len(x)
+        y = x.float() * size
+        g = grid_of(x.shape[1])
+        return y * g
+"""
+
+
+@pytest.mark.parametrize(("line", "computed"), [(8, 7), (9, 2), (10, 2)])
+def test_a_method_that_casts_a_tensor_computes_no_number(
+    tmp_path: Path, line: int, computed: int
+) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(CAST)
+    assert place_of_number(str(path), line) == (str(path), computed)
