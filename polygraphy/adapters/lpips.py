@@ -50,8 +50,10 @@ def as_images(array: Array) -> Array:
 
 
 def common_range(value: Array, reference: Array) -> tuple[float, float]:
-    """Return the range to scale both arrays of images from: the first of `RANGES` that contains
-    both, else from their smallest to their largest element.
+    """Return the lowest and highest value to scale both arrays of images from.
+
+    They are the first of `RANGES` that contains both arrays, else their smallest and largest
+    element.
 
     Args:
         value: finite numbers; whole numbers of eight bits are between 0 and 255.

@@ -281,8 +281,10 @@ Limits = tuple[float, float]
 def error_plots(
     name: str, value: Array, reference: Array, limits: Limits
 ) -> list[tuple[str, Figure]]:
-    """Return one figure with its file name: the absolute and the relative difference of elements
-    over the magnitude of the second run's, and the tolerance of each as a line.
+    """Return the file name and figure of an error plot, in a list.
+
+    It shows the absolute and the relative difference of elements over the magnitude of the second
+    run's, and the tolerance of each as a line.
 
     If there are many elements, an evenly spaced sample and the largest differences are drawn.
     """
@@ -295,8 +297,7 @@ def error_plots(
 def plots_of_errors(
     name: str, absolute: Array, relative: Array, reference: Array
 ) -> list[tuple[str, Figure]]:
-    """Return the figures of `error_plots` for differences of all elements that were computed
-    before."""
+    """Return file names and figures of `error_plots`, for differences computed before."""
     with np.errstate(all="ignore"):
         magnitude = np.abs(_as_float64(reference.reshape(-1)))
     points = [
@@ -406,8 +407,9 @@ _MOST_PIXELS = 256
 
 
 def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figure]]:
-    """Return figures with their file names: of both outputs, of the absolute and of the relative
-    difference.
+    """Return file names and figures of both outputs and of their differences.
+
+    The differences are absolute and relative.
 
     The last two dimensions are an image. Only the first few hundred images are drawn. A large image
     is reduced: a pixel shows the largest of its values, so that no outlier is lost.

@@ -126,8 +126,9 @@ def class_folders(source: str | Path) -> dict[str, int]:
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_gray: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the path of each file, and its arrays by name: an image has the shape (height, width,
-    channels), with three colors or one channel.
+    """Yield the path of each file, and its arrays by name.
+
+    An image has the shape (height, width, channels), with three colors or one channel.
 
     Args:
         source: a file or a folder.

@@ -346,8 +346,10 @@ def rounding_between(
 def _known_precision(
     dtype: np.dtype[Any], reference_dtype: np.dtype[Any], compute_types: ComputedIn
 ) -> tuple[Precision, str] | None:
-    """Return the precision in which two outputs were computed, and its origin; None if their values
-    are exact or it is unknown. Kept, because NumPy composes the name of a data type each time.
+    """Return the precision in which two outputs were computed, and its origin; or None.
+
+    None if their values are exact or it is unknown. The result is kept, because NumPy composes the
+    name of a data type each time.
     """
     names = (dtype.name, reference_dtype.name)
     precision = coarsest_type([*filter(None, compute_types), *names])

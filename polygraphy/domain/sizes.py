@@ -496,8 +496,10 @@ def _levels(reference: Array, rtol: float, *, may_be_apart: bool) -> Array | Non
 
 
 def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | None:
-    """Return an axis, and a mask of its slices that are so small that the tolerance of the others
-    covers their usual elements; None if there is none."""
+    """Return an axis, and a mask of its slices that are negligible beside the others; or None.
+
+    The tolerance of the others covers their usual elements.
+    """
     limit = (_PEAK if rtol < _WIDE else 1.0) * rtol * root_mean_square(array)
     for axis in range(array.ndim):
         if array.shape[axis] < 2:

@@ -242,8 +242,9 @@ def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
 
 
 def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
-    """Return the `k` largest elements along a dimension, the largest first, and their indices; all
-    elements if it has fewer.
+    """Return the `k` largest elements along a dimension in descending order, and their indices.
+
+    If there are fewer, all elements are returned.
     """
     array = to_numpy(obj)
     positions = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)

@@ -353,9 +353,10 @@ class OpenedProgram(Protocol):
         first run; empty if its code is not available."""
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield other ways to export the program: a description, a command line (empty if the
-        program has no file), and a function that exports an ``onnx.ModelProto`` from input data.
-        The function may raise any error.
+        """Yield description, command line and function of other ways to export the program.
+
+        The command line is empty if the program has no file. The function exports an
+        ``onnx.ModelProto`` from input data, and may raise any error.
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
@@ -446,9 +447,11 @@ class QuantizedModel(Protocol):
 
     @property
     def requantizable_weights(self) -> Mapping[int, tuple[int, Sequence[int]]]:
-        """Return the weights that a backend may quantize again if they are in floating point, each
-        with the site that its node reads and the sites after its node, which must be quantized for
-        that."""
+        """Return, by weight site, the site that its node reads and the sites after its node.
+
+        These are weights that a backend may quantize again if they are in floating point. The
+        sites after the node must be quantized for that.
+        """
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.
@@ -501,8 +504,7 @@ class CodeTensors(Protocol):
     def split(
         self, codes: Mapping[str, Any], marked: Sequence[str] = ()
     ) -> tuple[Any, dict[str, Any]]:
-        """Return an ``onnx.ModelProto`` in which nodes read given quantized tensors, and the inputs
-        to feed.
+        """Return an ``onnx.ModelProto`` that reads given quantized tensors, and its inputs.
 
         Args:
             codes: the quantized tensors.

@@ -172,8 +172,10 @@ class Terminal:
     # Reasons for the verdict.
 
     def _non_finite_facts(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts: the node of the first NaN or infinity, and the numbers of
-        both."""
+        """Yield labels and texts about the first NaN or infinity.
+
+        They are its node, and the numbers of both.
+        """
         first = next(
             (values for values in self._recorder.validation if values["nan"] or values["inf"]), None
         )
@@ -190,8 +192,9 @@ class Terminal:
             yield "first", f"{one_line(first['name'])}: {', '.join(counts)}"
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts about the worst element of the worst output, and how much rounding
-        explains.
+        """Yield labels and texts about the worst element of the worst output.
+
+        They include the effect of rounding.
         """
         from polygraphy.domain.accuracy.output_rows import row_in_words
         from polygraphy.domain.accuracy.rounding_answer import rounding_in_words

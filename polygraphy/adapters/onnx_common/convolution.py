@@ -26,8 +26,9 @@ _MOST = 1 << 24
 def taps(
     kernel: Sequence[int], dilations: Sequence[int], strides: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[Any, tuple[slice, ...]]]:
-    """Yield, for each element of a kernel, its index in weights and the slices of a padded input
-    [N, C, ...] that it is multiplied with.
+    """Yield the index of each kernel element in the weights, and the input slices it multiplies.
+
+    The input is padded, [N, C, ...].
 
     Args:
         kernel: its spatial shape.

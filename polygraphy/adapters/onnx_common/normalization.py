@@ -59,8 +59,9 @@ def batch_normalization(
 
 
 def _rows_to_normalize(x: Array, axis: int | None, opset: int) -> tuple[Array, int]:
-    """Return x in the form that softmax and its relatives normalize, and the axis: before opset 13
-    the axes from `axis` on are one.
+    """Return x as softmax and its relatives normalize it, and the axis.
+
+    Before opset 13, the axes from `axis` on are merged into one.
     """
     if opset >= 13:
         return to_float64(x), -1 if axis is None else axis

@@ -227,8 +227,10 @@ def _model_parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str]
 
 
 def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Return the tensors in the result of a model, each with its path through dictionaries and
-    sequences, such as ``hidden.0``."""
+    """Return the path of each tensor in the result of a model, and the tensor.
+
+    A path through dictionaries and sequences is, for example, ``hidden.0``.
+    """
     if isinstance(result, torch.Tensor):
         return [(name, result)]
     if isinstance(result, Mapping):

@@ -525,8 +525,7 @@ class OpenedModule(OpenedTorch):
         return "" if origin is None else describe_condition(*origin)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield options, command (empty) and function of the only other way to export the
-        module."""
+        """Yield options, an empty command and a function of the only other way to export."""
         yield "dynamo=False", "", self._trace_module
 
     def _trace_module(self, feed: Mapping[str, Any]) -> Any:

@@ -178,8 +178,9 @@ def curves_chart(
 def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
-    """Return the points (number, row, error) to draw; if there are very many, the first failure and
-    the worst point of each segment.
+    """Return number, row and error of each point to draw.
+
+    If there are very many, they are the first failure and the worst point of each segment.
     """
     if len(points) <= _MOST_POINTS:
         return points

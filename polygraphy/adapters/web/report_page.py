@@ -243,8 +243,10 @@ class _Table:
 
     @property
     def rows(self) -> list[tuple[str, OutputRow]]:
-        """Return the rows to show, with their IDs: all, or the first failures if there are very
-        many."""
+        """Return the ID of each row to show, and the row.
+
+        All are shown, or the first failures if there are very many.
+        """
         indexed = list(enumerate(self.comparison.outputs))
         if len(indexed) > _MOST_ROWS:
             indexed = sorted(indexed, key=lambda pair: pair[1].passed)[:_MOST_ROWS]

@@ -274,8 +274,9 @@ class Reduction:
     others: Sequence[Reduction] = ()
 
     def numbered(self) -> Iterator[tuple[int, Reduction]]:
-        """Yield all reductions with their numbers, number 1 last, because its data must be the last
-        saved for the check.
+        """Yield the number of each reduction, and the reduction.
+
+        Number 1 is last, because its data must be the last saved for the check.
         """
         yield from enumerate(self.others, start=2)
         yield 1, self

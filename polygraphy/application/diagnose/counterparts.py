@@ -461,8 +461,9 @@ class _WeightSearch:
                             yield {name: fitting_array}, {name: names}, node
 
     def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], Node]]:
-        """Yield candidate values for all weights at once, if model and program have equally many of
-        each size.
+        """Yield values for all weights, their possible names in the program, and a node.
+
+        This requires equally many weights of each size in model and program.
         """
         operations = [
             (node, name, x)

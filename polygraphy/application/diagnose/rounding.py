@@ -250,8 +250,11 @@ def diagnose_rounding(
 def _without_other_selection(
     case: Case, deviations: Mapping[str, Deviation], trace: Trace
 ) -> tuple[list[str], dict[str, Deviation]] | None:
-    """Return the nodes that select other, nearly equal elements, and how outputs differ if all
-    backends select those of the trace; None if this does not reduce the differences."""
+    """Return nodes that select other elements, and deviations without that; or None.
+
+    The elements are nearly equal. The deviations of outputs are those if all backends select the
+    elements of the trace. None if this does not reduce the differences.
+    """
     graph, left = case.model.graph, dict[str, Deviation]()
     selecting = selecting_nodes(graph)
     if not selecting:

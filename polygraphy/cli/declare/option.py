@@ -331,8 +331,7 @@ def flags_in(words: Sequence[str]) -> set[str]:
 def split_rest(
     words: Sequence[str], options: Sequence[Option]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the words before an option that takes all remaining words, and those words by its
-    name.
+    """Return the words before an option that takes all remaining words, and those by name.
 
     Returns:
         The words before the option, and the words after it by its name.

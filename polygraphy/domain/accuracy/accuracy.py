@@ -422,8 +422,10 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
 
     def describe_average(self, runner_pair: PairKey = None) -> dict[str, tuple[str, bool]]:
-        """Return, by output of a pair (default: the first), a line about its averages and whether
-        it passed. Outputs with thresholds that cannot describe themselves are missing.
+        """Return a line about each output's averages and whether it passed, by output.
+
+        The outputs are those of a pair (default: the first). Outputs with thresholds that cannot
+        describe themselves are missing.
         """
         described = {
             name: result.describe() for name, result in self.average_results(runner_pair).items()

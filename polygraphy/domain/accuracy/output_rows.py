@@ -454,8 +454,9 @@ def _is_worse(value: float, worst: float | None, is_less_better: bool) -> bool:
 
 
 def result_sort_key(answer: Any) -> tuple[bool, float]:
-    """Return a sort key for output results: failed after passed, then by the share of the tolerance
-    needed; outputs that could not be compared come last.
+    """Return a sort key for output results: whether it failed, then the share of the tolerance.
+
+    Outputs that could not be compared come last.
     """
     passed = bool(answer)
     excess = answer.excess if isinstance(answer, CompareResult) else None

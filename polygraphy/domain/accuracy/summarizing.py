@@ -264,9 +264,7 @@ def _summary_record(
 
 
 def _entry_sort_key(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
-    """Return a sort key for entries: not comparable ones are worst, then NaN, then the largest
-    error.
-    """
+    """Return a sort key for entries: not comparable, then NaN, then the largest error."""
     error = entry.get("max_error")
     if error is None:
         return entry["passed"] is False, False, 0.0

@@ -337,8 +337,10 @@ def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
 
 
 def _comparable_reader(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
-    """Return the function that reads a block of both arrays in data types that NumPy compares
-    without rounding; next to a float4, NumPy would round an int8."""
+    """Return a function that reads a block of both arrays without rounding.
+
+    NumPy compares the resulting data types exactly; next to a float4, it would round an int8.
+    """
     value, reference = pair.value, pair.reference
     kinds = (value.kind, reference.kind)
     if Kind.LONG in kinds:

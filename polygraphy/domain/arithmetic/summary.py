@@ -116,8 +116,11 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
 def _ranks(
     size: int, quantiles: tuple[float, ...]
 ) -> tuple[npt.NDArray[np.intp], tuple[float, ...]]:
-    """Return the ranks of the extremes, of the elements next to the median, and of those next to
-    each quantile; and the weight of the second element in each quantile."""
+    """Return the ranks of elements that quantiles need, and the weight of each second one.
+
+    The ranks are those of the extremes, of the elements next to the median, and of those next to
+    each quantile. The weights are those of the second element in each quantile.
+    """
     split_ranks = [split_rank(size, probability) for probability in quantiles]
     ranks = [0, size - 1, (size - 1) // 2, size // 2]
     for rank, _ in split_ranks:
@@ -539,9 +542,7 @@ def root_mean_square(values: Array, *, threads: int = 1) -> float:
 
 
 def _measurer(flat: Flat, scratch: Scratch) -> Callable[[int, int], tuple[float, float, int]]:
-    """Return a function that returns the peak of a block, its squares relative to that, and their
-    count.
-    """
+    """Return a function from a block to its peak, relative squares, and number of these."""
     room = scratch.floats()
 
     def measure(start: int, stop: int) -> tuple[float, float, int]:

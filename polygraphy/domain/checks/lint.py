@@ -268,8 +268,7 @@ def _sort_position(entry: LintEntry, order: Sequence[str]) -> int:
 
 
 def _rank(entry: LintEntry) -> tuple[int, bool, int]:
-    """Return the sort key of an entry: severity, then whether it states a requirement, then
-    source."""
+    """Return the sort key of an entry: severity, no requirement, source."""
     return _SEVERITY[entry.level], entry.is_requirement, -_PREFERRED.index(entry.source)
 
 

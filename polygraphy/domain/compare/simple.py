@@ -217,8 +217,10 @@ def _make_tolerance(
     def limit(
         limit_given: float | str | None, default: float, explained: float | None
     ) -> tuple[Any, str]:
-        """Return a limit and its source: the value that was set, the rounding limit for "auto", or
-        the default."""
+        """Return a limit and its source.
+
+        The limit is the value that was set, the rounding limit for "auto", or the default.
+        """
         if limit_given is None:
             return default, "the default"
         if limit_given == AUTO and explained is not None:

@@ -28,8 +28,9 @@ def longer_inputs(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
 
 
 def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
-    """Yield sets of input dimensions (name, axis) that may be longer than 1: all except batches,
-    those of one input, and all.
+    """Yield sets of input dimensions (name, axis) that may be longer than 1.
+
+    These are all except batches, those of one input, and all.
     """
     dynamic = [
         (name, axis, dim)

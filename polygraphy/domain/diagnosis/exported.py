@@ -288,8 +288,9 @@ def arrangements(weight: Any, shape: Sequence[int]) -> Iterator[Any]:
 def stack_weights(
     weights: Mapping[str, Any], op: str, shape: Sequence[int]
 ) -> Iterator[tuple[list[str], Any]]:
-    """Yield names of weights of a PyTorch operation, and the recurrent weight of a given shape
-    stacked from them: gates reordered, biases and directions joined.
+    """Yield weight names of a PyTorch operation, and the recurrent weight stacked from them.
+
+    It has a given shape: gates are reordered, biases and directions joined.
 
     Args:
         weights: those of the operation, in its order: two or four of each direction of each layer.

@@ -420,9 +420,11 @@ def _reads_codes(node: Node, side: Graph) -> bool:
 def describe_gap(
     pairing: Pairing, missing: Node, beside: Sequence[int], readers: Sequence[tuple[int, int]]
 ) -> tuple[list[str], tuple[int, str] | None, Any]:
-    """Return where a node of the reference is missing: the operators beside it; or, if a constant
-    replaces its result, the operator that reads the constant, position and name of that input, and
-    the value of a short constant.
+    """Return the operators next to a missing node, the input, and its constant value.
+
+    If a constant replaces the result of a node of the reference, they are the operator that reads
+    the constant, position and name of that input, and the value of a short constant. Otherwise,
+    input and value are None.
 
     Args:
         pairing: the models.
@@ -442,8 +444,10 @@ def describe_gap(
 def _describe_constant(
     side: Graph, index: int, position: int
 ) -> tuple[list[str], tuple[int, str], Any]:
-    """Return the operator of a node, the position and name of an input that is a constant, and the
-    value of a short constant."""
+    """Return the operator of a node, position and name of a constant input, and its value.
+
+    The value is that of a short constant.
+    """
     node = side.nodes[index]
     values = side.constants[node.inputs[position]].values
     is_short = values is not None and np.size(values) <= _SHORT
@@ -454,8 +458,11 @@ def _describe_constant(
 def find_frozen_operand(
     pairing: Pairing, index: int
 ) -> tuple[str, list[str], tuple[int, str], Any] | None:
-    """Return the operator whose result a node of the model reads as a constant, although both
-    models compute it, and the input: see `describe_gap`; None if there is none."""
+    """Return an operator whose result became a constant, and where it is read; or None.
+
+    Both models compute the result, but a node of the model reads it as a constant. The other items
+    are those of `describe_gap`.
+    """
     model, reference = pairing.model, pairing.reference
     computed = {*pairing.tensors.values()} & reference.operation_producers.keys()
     inputs = reference.nodes[pairing.nodes[index]].inputs

@@ -59,8 +59,11 @@ def is_short(threshold: float) -> bool:
 
 
 def opposite_mode(node: Node) -> tuple[str, str] | None:
-    """Return the mode of all splits of a tree, and the one that differs only for features that
-    equal the threshold; None if splits have several modes, or one without an opposite."""
+    """Return the mode of all splits of a tree, and its opposite for equal features; or None.
+
+    The opposite differs only for features that equal the threshold. None if splits have several
+    modes, or one without an opposite.
+    """
     modes = {
         mode.decode() if isinstance(mode, bytes) else str(mode)
         for mode in node.attribute("nodes_modes", ())

@@ -190,8 +190,9 @@ def _weights_key(node: Node, aliases: Mapping[str, str], weights: Mapping[str, W
 def _align_keys(
     keys: Sequence[Sequence[Hashable]], kinds: Sequence[Sequence[Hashable]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield positions of matching nodes, and of nodes that only one export has: matched by weights
-    first if some are missing, then by operator.
+    """Yield positions of matching nodes, and those of nodes that one export lacks.
+
+    Nodes are matched by weights first if some are missing, then by operator.
     """
     if list(kinds[0]) == list(kinds[1]):
         yield from (([index], [index]) for index in range(len(kinds[0])))

@@ -264,8 +264,9 @@ def _rearrangement(value: Any, expected: Any) -> Fact | None:
 
 
 def _moved_slices(value: Any, expected: Any) -> tuple[int, list[int]] | None:
-    """Return the axis along which the slices of a weight are those of the expected one in another
-    order, and the positions there; None if there is no such axis.
+    """Return the axis along which a weight is reordered, and the positions there; or None.
+
+    The slices of the weight are those of the expected one in another order.
     """
     if value.min() != expected.min() or value.max() != expected.max():
         return None  # Hashing large weights takes longer.

@@ -427,8 +427,10 @@ def _slot_axis(read: Tensor, axis: int | None) -> int | None:
 
 
 def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]:
-    """Return kind and axis of a concatenated state: it grows unless the input has a fixed
-    length."""
+    """Return kind and axis of a concatenated state.
+
+    It grows unless the input has a fixed length.
+    """
     shape, new_indices = read.shape, output.shape
     axis = step.axis
     if shape is None:

@@ -26,9 +26,12 @@ def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
 def remaining_pairs(
     graph: Graph, pairs: Collection[str], used_names: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return pairs of the outputs and inputs that are not known states: the only output and input
-    if they resemble the known states, although the output is computed from a different state; or
-    several of equal type and shape in order, if each output is computed from its input."""
+    """Return pairs of the outputs and inputs that are not known states.
+
+    They are the only output and input if they resemble the known states, although the output is
+    computed from a different state; or several of equal type and shape in order, if each output is
+    computed from its input.
+    """
     if not pairs:
         return []
     input_names = {
@@ -112,9 +115,10 @@ _COUNTS = frozenset({"Add", "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze
 
 
 def pairs_by_shape(graph: Graph) -> list[tuple[str, str]]:
-    """Return pairs of outputs and inputs of equal type and shape, if neither graph nor names show a
-    state, as in a recurrent cell of products and sums. One input and one output must remain for the
-    data.
+    """Return pairs of outputs and inputs of equal type and shape.
+
+    They count if neither graph nor names show a state, as in a recurrent cell of products and
+    sums. One input and one output must remain for the data.
     """
     inputs = list(graph.inputs)
     pairs = []

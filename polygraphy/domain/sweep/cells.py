@@ -153,8 +153,9 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
 
 
 def _applicable_rows(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
-    """Return names and flags of the rows that apply to a runner or a model; one pair without either
-    if none does.
+    """Return names and flags of the rows that apply to a runner or a model.
+
+    If none does, there is one pair without either.
     """
     rows_found = [(row.name, row.flags_for(name)) for row in rows]
     return [(title, flags) for title, flags in rows_found if flags is not None] or [("", ())]

@@ -233,8 +233,10 @@ def _difference(difference: Difference) -> str:
 
 
 def _similar_findings(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
-    """Yield groups of findings that differ only in the node or weight: the first of each group, and
-    the number of omitted ones."""
+    """Yield the first of each group of similar findings, and the number of the others.
+
+    The findings of a group differ only in the node or weight.
+    """
     kinds: dict[tuple[str, str], list[LintEntry]] = {}
     for entry in entries:
         kinds.setdefault((entry.level, _PARTICULAR.sub("", entry.message)), []).append(entry)

@@ -41,9 +41,11 @@ _NONE = "", ""
 
 
 def crashing_node(model: str | Path | bytes) -> tuple[str, str]:
-    """Return a phrase for the first node that crashes ONNX Runtime, and what to do: an If, Loop,
-    Scan or Split that omits an output, or a Split into fewer parts than it has outputs. Both are
-    empty if there is none, or if the model cannot be read, which loading reports better.
+    """Return a phrase for the first node that crashes ONNX Runtime, and what to do.
+
+    Such nodes are an If, Loop, Scan or Split that omits an output, or a Split into fewer parts
+    than it has outputs. Both texts are empty if there is none, or if the model cannot be read,
+    which loading reports better.
 
     Args:
         model: the path of a model, or its bytes.
@@ -124,9 +126,7 @@ def _find_in_message(
 
 
 def _find_in_node(content: Content, start: int, end: int, depth: int) -> tuple[str, str]:
-    """Return phrase and advice if a serialized node, or the first one inside it, crashes; else
-    empty.
-    """
+    """Return phrase and advice if a serialized node or one inside it crashes, else two ""."""
     outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
     for number, wire, _, inner, after in message_fields(content, start, end):
         if wire == BYTES and number == _OUTPUT:

@@ -324,8 +324,9 @@ class _GraphUses:
         return _is_condition(node, at)
 
     def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
-        """Yield the nodes that use the values of a tensor, directly or reshaped, each with the
-        position of its input.
+        """Yield each node that uses the values of a tensor, and the position of its input.
+
+        It reads the tensor directly or reshaped.
         """
         for current in self._tensors_with_values_of(name):
             for node in self._consumers[current]:

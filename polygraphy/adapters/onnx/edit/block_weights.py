@@ -181,8 +181,9 @@ def _worst_recurrent_weight(
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
 ) -> tuple[Scheme, Array, Array | None, RecurrentStorage] | None:
-    """Return scheme, codes, exact weight and storage of that weight of an LSTM (input or state)
-    which loses more; None if unknown.
+    """Return scheme, codes, exact weight and storage of an LSTM's weight, or None.
+
+    Of the weights for inputs and states, it is the one that loses more.
     """
     candidates = []
     for at, (weight, scale_at, zero_at) in enumerate(INTEGER_WEIGHTS[node.op_type]):

@@ -134,8 +134,9 @@ def complete_metadata(
     inputs: Mapping[str, MetadataTuple] | None,
     outputs: Mapping[str, MetadataTuple] | None,
 ) -> tuple[TensorMetadata, TensorMetadata]:
-    """Return data types and shapes of the new inputs and outputs: the given ones, else the declared
-    ones, else the inferred ones.
+    """Return the metadata of the new inputs, and those of the new outputs.
+
+    Data types and shapes are the given ones, else the declared ones, else the inferred ones.
 
     Raises:
         UnknownNameError: the model has no tensor of a name.
@@ -231,9 +232,7 @@ def _match_known_names(
 def _nodes_between(
     graph: GraphProto, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[set[int], set[str]]:
-    """Return the indices of the nodes between inputs and outputs, and the names of the tensors that
-    they use.
-    """
+    """Return the indices of the nodes between inputs and outputs, and their tensors' names."""
     needed, used = dependencies_of(graph, outputs, ends=inputs)
     given_names = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
     for name in (value.name for value in graph.input):

@@ -127,8 +127,9 @@ def required_tensors(graph: GraphProto) -> set[str]:
 def dependencies_of(
     graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
 ) -> tuple[set[int], set[str]]:
-    """Return the indices of the nodes that some tensors depend on, and the names of all tensors on
-    these paths, including the given ones.
+    """Return the indices of the nodes that tensors depend on, and all tensor names on the way.
+
+    The names include the given ones.
 
     Args:
         graph: the graph.

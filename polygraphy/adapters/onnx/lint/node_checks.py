@@ -286,8 +286,9 @@ class NodeChecks:
     def _subgraph_problems(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
-        """Yield the problems of the subgraphs of a node, each with the broken rule of this package,
-        if any.
+        """Yield each problem in the subgraphs of a node, with the broken rule or None.
+
+        The rule is one of this package.
         """
         for attribute in node.attribute:
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)

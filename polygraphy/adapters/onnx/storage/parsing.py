@@ -167,9 +167,7 @@ class MalformedError(Exception):
 def message_fields(
     content: Content, start: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield for each field its number, wire type, and the positions of the field, its content and
-    the next field.
-    """
+    """Yield number, wire type, start, content position and end of each field."""
     at = start
     while at < end:
         begin = at

@@ -140,8 +140,7 @@ def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[s
 
 
 def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of a layer that its base class does not have, as TensorRT returns
-    them."""
+    """Yield name and TensorRT value of each attribute that the base class of a layer lacks."""
     for name in sorted(set(dir(type(layer))) - set(dir(generic))):
         if name.startswith("_"):
             continue

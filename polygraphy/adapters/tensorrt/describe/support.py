@@ -79,8 +79,7 @@ def _module_section(name: str, *, is_used: bool) -> Section:
 
 
 def _feature_rows(caps: Capabilities) -> list[tuple[str, str]]:
-    """Return a row for each feature: its name, and whether this version has it or which one
-    does."""
+    """Return the name of each feature, and whether this version has it or which one does."""
     rows = {
         _ARTICLE.sub("", feature.label): "yes" if caps.has(name) else f"no: {feature.where}"
         for name, feature in FEATURES.items()

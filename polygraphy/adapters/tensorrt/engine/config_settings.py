@@ -232,8 +232,9 @@ class CommonSettings:
 
 
 def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
-    """Return, by name of each setting of a kind, its name and enumeration in TensorRT, in the order
-    of application.
+    """Return name and enumeration in TensorRT of each setting of a kind, by our name.
+
+    They are in the order of application.
     """
     declared_settings = {
         attribute.name: attribute.metadata[kind]

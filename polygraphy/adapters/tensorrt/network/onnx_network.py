@@ -366,8 +366,9 @@ class _NetworkFromOnnx(BaseLoader):
         raise NotImplementedError
 
     def _parse(self, model: _Model, job: CastJob | None) -> tuple[Any, Any, Any]:
-        """Return the builder, the network and the parser of a model, which is cast first if
-        requested.
+        """Return the builder, the network and the parser of a model.
+
+        The model is cast first if requested.
         """
         if job is not None and self._cast is not None:
             require("strongly_typed", "cast")

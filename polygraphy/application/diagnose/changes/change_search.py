@@ -454,8 +454,10 @@ def _tensors_of_missing_nodes(
 
 
 def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each tensor that a node reads, with the positions of the inputs to replace: each single
-    position, then all of them if there are several."""
+    """Yield each tensor that a node reads, and the positions of the inputs to replace.
+
+    These are each single position, then all of them if there are several.
+    """
     for name in dict.fromkeys(node.inputs):
         positions = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
         if len(positions) > 1:

@@ -271,8 +271,10 @@ def _unconfirmed(
     seen: Mapping[str, Sequence[Numbers]],
     solutions: Sequence[tuple[str, Solution]],
 ) -> Sequence[tuple[str, Solution]]:
-    """Return the solved numbers for which no other node has the value of this one; all if other
-    nodes have all of them."""
+    """Return names and values of solved numbers that no other node has.
+
+    If other nodes have all of them, all are returned.
+    """
     confirmed = {
         name
         for operand in operands

@@ -42,8 +42,7 @@ def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
 
 
 def _other_feeds(case: Case, broken: InvalidNode) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Yield data with another size of one dynamic dimension: an input that has it, the size, and
-    the data."""
+    """Yield an input with a dynamic dimension, another size for it, and data of that size."""
     known = [size for values in _constants(case, broken).values() for size in values]
     sizes = sorted(dict.fromkeys([*known, 1]), key=lambda size: size == 1)  # 1 also broadcasts.
     dims = {

@@ -72,8 +72,9 @@ class ScaledNumbers:
         return sum(1 for _ in self._numbers())
 
     def _numbers(self) -> Iterator[tuple[Callable[[float], Fact], Callable[[float], Variant]]]:
-        """Yield, for each number that may have been scaled, the fact by factor and the variant by
-        factor. Several may be equivalent.
+        """Yield functions from a factor to the fact, and to the variant, of each scaled number.
+
+        Several numbers may be equivalent.
         """
         graph = self.search.graph
         for name, weight in graph.constants.items():

@@ -270,8 +270,10 @@ def add_copy_command(
 def _optimize_alike(
     case: Case, pair: ModelPair, most: int
 ) -> tuple[ModelPair, Any, Pairing, list[Suspect]] | None:
-    """Return pair, optimized model, pairing and differences at the optimization level with the
-    fewest differences from the reference; None if no level has fewer than the model itself.
+    """Return pair, optimized model, pairing and differences at the best optimization level.
+
+    It is the level with the fewest differences from the reference; None if no level has fewer than
+    the model itself.
     """
     best: tuple[ModelPair, Any, Pairing, list[Suspect]] | None = None
     for level in pair.party.levels:

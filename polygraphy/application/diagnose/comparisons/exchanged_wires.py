@@ -134,8 +134,10 @@ class _ExchangeSearch:
     def _candidates(
         self, distances: Mapping[int, int]
     ) -> Iterator[tuple[_Exchange | None, Sequence[Variant]]]:
-        """Yield exchanges of inputs or outputs of some nodes, the nearest first, as the changed
-        nodes."""
+        """Yield an exchange of inputs or outputs, or None, and the nodes that it changes.
+
+        The nearest exchanges come first.
+        """
         ranked: list[tuple[int, _Exchange | None, Sequence[Variant]]] = []
         wires: dict[tuple[Any, ...], list[_Wire]] = {}
         for index in sorted(distances):

@@ -89,8 +89,9 @@ def export_again(
 def export_for_example(
     program: OpenedProgram, feed: Feed, exporter: Exporter
 ) -> tuple[OpenModel, str, Exporter]:
-    """Return the model exported for an example, with dynamic sizes or else fixed ones; the command
-    that exports it; and the exporter's settings.
+    """Return the model exported for an example, the command for it, and the settings.
+
+    The model has dynamic sizes if possible, else fixed ones.
 
     Raises:
         BackendError: the exporter fails, or the example is not valid.

@@ -346,8 +346,9 @@ def _describe_steps(candidate: Party, beside: PartyRuns) -> str:
 def _first_on_equal_states(
     judge: Judge, wrong: FirstWrongStep, harmless: Sequence[str]
 ) -> tuple[int, list[str], list[dict[str, Any]]] | str:
-    """Return the first step that differs on the reference's states, the differing outputs, and the
-    inputs of this and later steps; or why there is none.
+    """Return the first differing step, its differing outputs, and the inputs from there on.
+
+    The steps run on the reference's states. If no step differs, the reason is returned as text.
     """
     candidate, reference = judge.own, judge.right
     names = {**output_names(candidate, reference), **state_names(candidate, reference)}

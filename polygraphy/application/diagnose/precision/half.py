@@ -465,8 +465,10 @@ class Trial:
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
     def judge(self, compute: Compute | None = None) -> tuple[Deviation, str]:
-        """Return the output error with every node narrow, and the verdict if it is final:
-        ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding is too large.
+        """Return the output error with every node narrow, and the verdict if it is final.
+
+        The verdict is ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding
+        is too large.
 
         Args:
             compute: the function that computes the narrow model, if it exists already.

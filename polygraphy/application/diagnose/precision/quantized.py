@@ -95,8 +95,7 @@ class QuantizedPair:
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantizedOperand, str, str]]:
-        """Yield each quantized input with the reference node that reads it and the tensor's name
-        there."""
+        """Yield each quantized input, the reference node that reads it, and its name there."""
         if not self._operands:
             return
         dequantized = open_model(dequantize_model(self._model), as_it_is=True)

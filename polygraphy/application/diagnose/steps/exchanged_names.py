@@ -47,8 +47,9 @@ def explain_by_exchanged_names(case: Case, comparison: ProgramComparison) -> Ste
 def _first_match(
     case: Case, comparison: ProgramComparison, inputs: Sequence[Names], outputs: Sequence[Names]
 ) -> tuple[Names, Callable[[Names], Fact], str] | None:
-    """Return the first pair of names that explains the difference when exchanged, what to say of
-    it, and the advice; None if none does.
+    """Return the first pair of names that explains the difference, its fact, and advice.
+
+    The names explain it when exchanged; None if no pair does.
     """
     compute = case.load(case.parties[0])
     values = [compute(feed) for feed in comparison.feeds]

@@ -241,8 +241,9 @@ class _FileComparison:
     def _other_branches(
         self, decided: Sequence[Decision]
     ) -> Iterator[tuple[Graph, Decision | None]]:
-        """Yield exports of the program in which Python takes another decision, each with its
-        statement; those for other examples come first.
+        """Yield exports with another decision of Python, each with its statement or None.
+
+        Those for other examples come first.
 
         Args:
             decided: the decisions of the program's statements for the data.
@@ -496,8 +497,9 @@ class _FileComparison:
         return computing_nodes(self._graph)[-1:]
 
     def _operation(self, position: int) -> tuple[str, str]:
-        """Return the program operation, and its line, of a node of the correct export; both empty
-        if unknown. If only later nodes compute tensors of the program, the line is theirs.
+        """Return the program operation of a node of the correct export, and its line, else two "".
+
+        If only later nodes compute tensors of the program, the line is theirs.
         """
         node = self._nodes[position]
         pairs, pair = self._counterparts(), self._pair(position)

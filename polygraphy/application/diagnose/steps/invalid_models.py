@@ -250,8 +250,11 @@ def _invalid_model(message: str, refusals: Sequence[Fact]) -> Culprit:
 def _group_by_rule(
     case: Case, broken: Sequence[_ModelViolation]
 ) -> Iterator[tuple[_ModelViolation, Sequence[_ModelViolation]]]:
-    """Yield violations, each with further ones: if many nodes of one operator break the same rule,
-    as with a wrong opset, only the first is yielded, with the others."""
+    """Yield violations to report, each with the further ones that it stands for.
+
+    If many nodes of one operator break the same rule, as with a wrong opset, only the first is
+    yielded, with the others.
+    """
     rules: dict[tuple[str, str], list[_ModelViolation]] = {}
     for broken_node in broken:
         rule = re.sub(r"'[^']*'|[\d(),x ]+", "", broken_node.node.message)
@@ -538,8 +541,9 @@ def _add_values(
 def _value_sources(
     case: Case, chosen: Collection[int]
 ) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
-    """Yield backends with nodes to compute: all predecessors, then one node at a time until one is
-    refused.
+    """Yield backends, each with the indices of the nodes to compute.
+
+    These are all predecessors, then one node at a time until one is refused.
     """
     parties = [resolve(SuspectedParty, REFERENCE), *case.parties]
     if len(chosen) < len(case.model.nodes):

@@ -153,8 +153,10 @@ def settle_differences(
     differing: Mapping[str, tuple[Deviation, Any]],
     trace: Trace,
 ) -> tuple[dict[str, tuple[Deviation, Any]], dict[str, str]]:
-    """Return the tensors that nodes compute incorrectly, and those that differ only because a node
-    selects another of equal elements, with the name of this node.
+    """Return wrong tensors, and the selecting node of each tensor that differs only by it.
+
+    The first are tensors that nodes compute incorrectly, by name, with the deviation and the
+    value. The others differ only because a node selects another of equal elements.
 
     Args:
         case: the model.

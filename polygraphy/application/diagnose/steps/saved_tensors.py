@@ -539,8 +539,10 @@ class _SavedTensors:
     def _find_changed_node(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Graph, trace: Trace
     ) -> tuple[Variant | None, int | None]:
-        """Return the variant and the position of the one changed node that explains the result;
-        both None if there is none, or several in a file of saved results."""
+        """Return the variant and the position of the changed node that explains the result.
+
+        Both are None if there is none, or several in a file of saved results.
+        """
         search = self._search_in(name, region, side, trace)
         if search is None or len(computing) > _INSIDE:
             return None, None

@@ -50,8 +50,10 @@ class Kind:
         return [str(value)]
 
     def files(self, value: Any) -> list[tuple[str, str | None]]:
-        """Return the files that a value names, each with its required symbol if any; only for
-        options whose values are paths."""
+        """Return each file that a value names, with its required symbol or None.
+
+        Only options whose values are paths name files.
+        """
         return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
 
     def flags_of(self, value: Any) -> list[str]:

@@ -144,8 +144,10 @@ class Kernel:
             np.copyto(self.absolute, 0.0, where=np.equal(a, b))
 
     def _reload(self) -> tuple[Array, Array]:
-        """Return both blocks again, widened, because computing the difference has overwritten
-        them."""
+        """Return both blocks again, widened.
+
+        Computing the difference has overwritten them.
+        """
         size = self.stop - self.start
         return (
             self._value.floats(self.start, self.stop, np.empty(size)),

@@ -205,8 +205,9 @@ def _command(case: Case, wide: SuspectedParty) -> str:
 def _losses(
     case: Case, party: SuspectedParty, wide: SuspectedParty, feed: Feed
 ) -> list[tuple[int, str, Deviation]]:
-    """Return position, tensor and deviation of nodes that, run in isolation, differ by more than
-    TF32 explains.
+    """Return position, tensor and deviation of the nodes that differ by more than TF32 explains.
+
+    The nodes run in isolation.
     """
     trace_in_float32 = trace_tensors(case, wide, feed)
     values = trace_in_float32.all_values

@@ -103,8 +103,9 @@ def explain_by_saturated_products(case: Case, runs: BackendRuns) -> StepOutcome:
 def _saturating_node(
     case: Case, codes: CodeTensors, party: SuspectedParty, exact: SuspectedParty, feed: Feed
 ) -> tuple[str, str]:
-    """Return name and operator of the node whose codes differ most from those of exact products;
-    of the first product if no codes differ.
+    """Return name and operator of the node whose codes differ most from exact products.
+
+    If no codes differ, it is the first product.
     """
     differences: Sequence[StepDifference] = ()
     with suppress(*REFUSALS):
@@ -273,8 +274,10 @@ class CodeSearch:
     def _first_wrong_node(
         self, tensor: CodeTensor, wrong: SuspectedParty, arbiter: SuspectedParty
     ) -> tuple[str, str]:
-        """Return name and operator of the first node in floating point that a backend computes
-        incorrectly from equal codes; of the node that quantizes if that cannot be seen.
+        """Return name and operator of the first node that a backend computes incorrectly.
+
+        It computes in floating point, from equal codes. If it cannot be determined, it is the node
+        that quantizes.
         """
         nodes = self._codes.float_nodes(tensor.name)
         names = [node.makes[0] for node in nodes]

@@ -156,8 +156,11 @@ def find_repair(
 def _suspects(
     model: QuantizedModel, losses: Mapping[int, SiteLoss]
 ) -> tuple[list[int], Mapping[int, SiteLoss]]:
-    """Return the sites with a wrong parameter, and the losses, those of biases as integer kernels
-    read them; instead of a bias, the operand whose scale was changed after the bias was stored."""
+    """Return the indices of the sites with a wrong parameter, and the losses by site.
+
+    The losses of biases are those for integer kernels. Instead of a bias, it is the operand whose
+    scale was changed after the bias was stored.
+    """
     sites, cuts = model.sites, cuts_on_purpose(model.sites, losses)
     suspects = [n for n, loss in losses.items() if is_suspect(sites[n], loss, cuts=cuts)]
     by_name = {site.name: number for number, site in enumerate(sites)}

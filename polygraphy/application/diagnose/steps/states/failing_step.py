@@ -132,8 +132,10 @@ def _lengths_to_try(plan: StatePlan) -> Sequence[int]:
 
 
 def _node_without_rewrites(case: Case, feed: Feed) -> tuple[list[str], list[Fact]]:
-    """Return the node that refuses a number of positions if the backend rewrites nothing; or the
-    first one whose output has a different shape than the model declares, with the fact.
+    """Return the name of the node that fails for a number of positions, and its facts.
+
+    The backend rewrites nothing. If no node is refused, it is the first one whose output has a
+    different shape than the model declares.
     """
     try:
         values = trace_tensors(case, case.parties[0], feed).values

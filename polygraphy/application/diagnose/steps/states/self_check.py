@@ -392,8 +392,11 @@ class _TraceComparison:
     def _find_deciding_node(
         self, node: Node, joined_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
-        """Return the node that computes integers or booleans, such as positions or a mask, that
-        cause the difference of another node, with tensor and deviation; None if there is none."""
+        """Return the node that decides about a difference, its tensor and deviation, or None.
+
+        It computes integers or booleans, such as positions or a mask, that cause the difference of
+        another node.
+        """
         deciding_node = None
         for _ in range(_DEPTH):
             operands = (
@@ -481,8 +484,9 @@ class _TraceComparison:
                 queue += self.makers[name].reads
 
     def _path_to_state(self, output: str) -> Iterator[tuple[Node, str]]:
-        """Yield the nodes, with outputs, from an output back to the node that computes the next
-        state.
+        """Yield each node from an output back to the next state, with its output.
+
+        The last node computes the state.
         """
         name = output
         for _ in range(_DEPTH):
