@@ -48,8 +48,8 @@ class DiagnoseCommand(Command):
     """Find out why the outputs of an ONNX model are wrong: the node at fault, whether the model,
     the exporter or the backend is responsible, the cause, and a fix that was tried on the whole
     model. Exits with 0 if all outputs agree, with 1 if a fault was found, and with 4 if the
-    result is inconclusive. With --fp-to-fp16 or --to-bf16, find out whether the model works in
-    half precision, and which nodes must stay in fp32.
+    result is inconclusive. The options --fp-to-fp16 and --to-bf16 find out whether the model works
+    in half precision, and which nodes must stay in fp32.
     """
 
     name = "diagnose"

@@ -147,7 +147,7 @@ class JudgmentOptions(Options):
         "--profile",
         kind=OptionalInteger(USUAL_RUNS, 1, MOST_RUNS),
         help="Profile N runs of each cell that ran, one cell at a time, and keep the profiles in"
-        " the folder. With --baseline, list the nodes that became slower.",
+        " the folder. If --baseline is set, list the nodes that became slower.",
         otherwise="10 runs",
         feeds="sweep.profile",
     )

@@ -461,8 +461,8 @@ class LayerwiseOptions(Options):
     memory_budget: int | None = memory_budget_option(
         "Comparator.run_layerwise.memory_budget",
         when="when every tensor is compared",
-        how="Layers run in groups that fit into the budget, each layer once. With --trt, groups are"
-        " used only if this option is set: each group requires its own build, and is fused"
+        how="Layers run in groups that fit into the budget, each layer once. TensorRT uses"
+        " groups only if this option is set: each group requires its own build, and is fused"
         " differently than in the full model.",
     )
     no_unmarked: bool = option(

@@ -155,7 +155,7 @@ class ReportOptions(Options):
         "--format",
         kind=Choice(*FORMATS),
         help="Format of standard output: text, or json for one document with the verdict or the"
-        " error. With json, the log goes to standard error.",
+        " error. For json, the log goes to standard error.",
         otherwise="text",
     )
     report: tuple[str, ...] = option(

@@ -19,9 +19,12 @@ from polygraphy.application.diagnose.changes import outputs_alone
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.domain.search.run_budget import RunBudget
+from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.concluding_reports import Concluding
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.outputs_alone_cases import FEED, diagnose_outputs
 from tests.support.models import make, value
@@ -519,3 +522,17 @@ def test_an_input_that_no_node_reads_is_named_beside_unexplained_outputs(tmp_pat
         pytest.raises(InconclusiveError, match="No node reads the input 'lens'"),
     ):
         diagnose(reader(), [OnnxrtParty()], [feed], golden=golden)
+
+
+def test_a_node_that_several_numbers_explain_is_listed_once(tmp_path: Path) -> None:
+    def normalized(epsilon: float) -> onnx.ModelProto:
+        weights = {"w": np.ones(6, np.float32)}
+        node = helper.make_node("LayerNormalization", ["x", "w"], ["y"], "norm", epsilon=epsilon)
+        return make("norm", [node], [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+
+    reports = Concluding()
+    with bind(DiagnosisReports, reports):
+        kept = diagnose_outputs(normalized(1e-5), normalized(0.5), tmp_path)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["norm"]]
+    [attempt] = [attempt for attempt in reports.attempts if attempt.title == titles.CHANGED_NODES]
+    assert attempt.result.count("'epsilon'") == 1

@@ -9,12 +9,13 @@ class Concluding:
     """Keeps what a diagnosis comes to; implements the port `DiagnosisReports`."""
 
     def __init__(self) -> None:
-        """Start without a result."""
+        """Start without attempts and result."""
+        self.attempts: list[Any] = []
         self.result: Any = None
 
     def show_attempt(self, attempt: Any) -> None:
-        """Ignore an attempt."""
-        pass
+        """Keep an attempt."""
+        self.attempts.append(attempt)
 
     def show_result(self, result: Any) -> None:
         """Keep a result."""

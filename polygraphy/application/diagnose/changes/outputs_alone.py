@@ -298,8 +298,9 @@ class _Guesses:
     def try_changed_nodes(
         self, notes: list[str], names: Collection[str] | None = None
     ) -> Iterator[Culprit]:
-        """Yield culprits for changed nodes (all, or those with `names`) that explain the outputs,
-        tried on the whole model.
+        """Yield culprits for changed nodes that explain the outputs, tried on the whole model.
+
+        All nodes are tried, or those with `names`. A note states the first change of each node.
         """
         graph, search = self._side, self._search()
         budget = search.budget
@@ -318,8 +319,11 @@ class _Guesses:
                 yield from variants(graph, index)
                 yield from gate_variants(graph, index)
 
+        noted: set[str] = set()
         for variant in search.select_matching(candidates()):
-            notes.append(str(evidence.change_of_node(variant.change)))
+            if output_name(variant) not in noted:
+                noted.add(output_name(variant))
+                notes.append(str(evidence.change_of_node(variant.change)))
             yield self._culprit(graph.operation_producers[output_name(variant)], variant)
         left_out = ""
         if budget.is_cut_short:

@@ -66,7 +66,7 @@ INSPECT_TACTICS = OneCall(
 
 class InspectDiffTacticsCommand(Command):
     """Compare the tactic replays of TensorRT builds that passed and failed, and find the tactics
-    that only failed builds chose. With two replays, show the layers that differ.
+    that only failed builds chose. For two replays, show the layers that differ.
     """
 
     name = "inspect diff-tactics"

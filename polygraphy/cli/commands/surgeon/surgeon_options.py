@@ -258,7 +258,7 @@ class ExtractOptions(Options):
         kind=Tensors(),
         help="Tensors that become the inputs, with shapes and data types, as in"
         " x:[1,3,N]:float32. Missing fields, and auto, are read from the model, inferred, or"
-        " determined by running the model. Without names, the model has no inputs.",
+        " determined by running the model. If you pass no names, the model has no inputs.",
         otherwise="the inputs of the model",
         feeds="extract.inputs",
     )

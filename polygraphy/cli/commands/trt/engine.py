@@ -328,8 +328,8 @@ class _EngineCommand(Command):
 
 class DebugBuildCommand(_EngineCommand):
     """Build a TensorRT engine repeatedly, for failures that depend on the build, and sort files,
-    such as tactic replays, by the verdicts. Without a check and a terminal, an engine passes if
-    it runs and its outputs are finite.
+    such as tactic replays, by the verdicts. If there is neither a check nor a terminal, an engine
+    passes if it runs and its outputs are finite.
     """
 
     name = "debug build"
@@ -351,8 +351,8 @@ class DebugBuildCommand(_EngineCommand):
 class DebugPrecisionCommand(_EngineCommand):
     """Find the layers that must compute in a higher precision for a TensorRT engine to pass a
     check. If TensorRT takes types from the model (11.x, RTX), these nodes are excluded when the
-    ONNX model is cast. With --onnxrt, find the nodes that must stay in fp32 when an ONNX model
-    is cast, without TensorRT.
+    ONNX model is cast. If you set --onnxrt, find the nodes that must stay in fp32 when an ONNX
+    model is cast, without TensorRT.
     """
 
     name = "debug precision"
