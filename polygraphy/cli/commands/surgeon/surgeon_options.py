@@ -233,8 +233,8 @@ class VerifyOptions(Options):
 
     verify: bool = option(
         "--verify",
-        help="Run the model before and after the edit on equal data, and save it only if all"
-        " outputs match; otherwise, exit with code 1. Missing weights are restored for the"
+        help="Run the model before and after the edit on the same data, and save it only if"
+        " all outputs match; otherwise, exit with code 1. Missing weights are restored for the"
         " comparison. A model with random weights is only run and checked for NaN and infinity.",
     )
 

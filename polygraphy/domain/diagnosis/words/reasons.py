@@ -139,11 +139,11 @@ def filled_with_nan(node: str) -> str:
 
 @statement
 def near_ties(nodes: Sequence[str], *, is_all: bool) -> str:
-    """Return the sentences that nodes select other elements because these are nearly equal."""
+    """Return the sentences that nodes select different elements because these are nearly equal."""
     rest = "all outputs match" if is_all else "outputs differ less"
     return (
-        f"{list_some(nodes)} {'selects' if len(nodes) == 1 else 'select'} other elements, which"
-        f" differ by no more than rounding changes them. With the same selected elements, {rest}."
+        f"{list_some(nodes)} {'selects' if len(nodes) == 1 else 'select'} different elements, whose"
+        f" values are equal except for rounding. If the same elements are selected, {rest}."
     )
 
 

@@ -14,8 +14,8 @@ from polygraphy.domain.tensors.naming import quote_all
 def first_wrong_step(step: int, position: int, output: str) -> str:
     """Return the fact that says which step is the first wrong step."""
     return (
-        f"With each side on its own states, step {step} is the first wrong step: {output!r} differs"
-        f" at position {position}."
+        f"If each model reads its own states, step {step} is the first wrong step: {output!r}"
+        f" differs at position {position}."
     )
 
 
