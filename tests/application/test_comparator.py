@@ -17,6 +17,7 @@ from polygraphy.adapters.fake import (
 )
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.binding import bind
+from polygraphy.comparator import CompareFunc
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
@@ -300,3 +301,21 @@ def test_an_output_of_another_shape_than_declared_is_warned_of_once(
     text = capsys.readouterr()
     said = "The output 'y' is declared with shape (7, n), but has shape (1,)."
     assert (text.out + text.err).count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("runners", "message"),
+    [
+        (FakeRunner({}), "A list of runners is required, not a single runner"),
+        ([FakeRunner], "A runner is required, not a class"),
+        ([lambda: FakeRunner({})], "A runner is required, not a function"),
+    ],
+)
+def test_what_is_no_list_of_runners_is_refused(runners: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Comparator.run(runners, [{}])
+
+
+def test_a_function_that_creates_a_comparison_function_is_to_be_called() -> None:
+    with pytest.raises(UsageError, match=r"is not one itself. Call it: simple\(\)"):
+        Comparator.compare_accuracy(results(a=[1], b=[1]), compare_func=CompareFunc.simple)

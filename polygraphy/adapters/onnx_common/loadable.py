@@ -9,14 +9,29 @@ from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.adapters.os.paths import translate_os_errors
+from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+
+
+def evaluate_model(model: Deferred[ModelProto]) -> ModelProto:
+    """Return a model, or what its loader returns; raise UsageError for a path or bytes."""
+    value: Any = evaluate(model)
+    if value is None or isinstance(value, (str, bytes, Path)):
+        shown = "bytes" if isinstance(value, bytes) else repr(value)
+        loader = "onnx_from_bytes" if isinstance(value, bytes) else "onnx_from_path"
+        raise UsageError(
+            f"An ONNX model is required, not {shown}.",
+            hint=f"Load it with polygraphy.backend.onnx.{loader}.",
+        )
+    loaded: ModelProto = value
+    return loaded
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import with_article
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device
 from polygraphy.ports.running import NodeProfiler
@@ -424,8 +425,15 @@ class OnnxrtRunner(BaseRunner):
 
     def activate_impl(self) -> None:
         """Create the session."""
-        self.sess = evaluate(self._session)
-        outputs = self.sess.get_outputs()
+        session = evaluate(self._session)
+        if not hasattr(session, "get_outputs"):
+            kind = with_article(type(session).__name__)
+            raise UsageError(
+                f"A session of ONNX Runtime is required, not {kind}.",
+                hint="Pass SessionFromOnnx(model), with a path or a model.",
+            )
+        self.sess = session
+        outputs = session.get_outputs()
         check_has_outputs(outputs)
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]

@@ -644,6 +644,7 @@ def _functions(compare_func: Any) -> list[Any]:
     functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
     result = [function() if isinstance(function, type) else function for function in functions]
     for function in result:
+        _check_is_called(function)
         check_signature(
             function,
             "comparison function",
@@ -654,6 +655,18 @@ def _functions(compare_func: Any) -> list[Any]:
         if grant is not None:
             grant(cores())
     return result
+
+
+def _check_is_called(function: Any) -> None:
+    """Raise UsageError for a function that creates a comparison function, such as
+    `CompareFunc.simple` without parentheses."""
+    made = getattr(function, "__annotations__", {}).get("return", "")
+    if str(getattr(made, "__name__", made)).endswith("CompareFunc"):
+        name = name_of(function)
+        raise UsageError(
+            f"{name} creates a comparison function, and is not one itself.",
+            hint=f"Call it: {name}().",
+        )
 
 
 def _label(function: Any) -> str:

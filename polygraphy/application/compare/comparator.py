@@ -101,6 +101,7 @@ class Comparator:
         from polygraphy.application.run import inference
         from polygraphy.application.run.feeding import explain_assumptions
 
+        _check_runners(runners)
         data = _resolve_data(data_loader)
         saving = {
             "save_inputs_path": save_inputs_path,
@@ -390,3 +391,17 @@ def _as_iteration_result(
         " instead of outputs by name.",
         hint="Return {'output_name': array, ...}.",
     )
+
+
+def _check_runners(runners: Sequence[Runner]) -> None:
+    """Raise UsageError for anything but a sequence of runners."""
+    if hasattr(runners, "infer"):
+        message = "A list of runners is required, not a single runner."
+        raise UsageError(message, hint="Use [runner].")
+    for runner in runners:
+        if isinstance(runner, type) or not hasattr(runner, "infer"):
+            kind = "class" if isinstance(runner, type) else type(runner).__name__
+            raise UsageError(
+                f"A runner is required, not {with_article(kind)}.",
+                hint="Create a runner of each model.",
+            )

@@ -17,7 +17,13 @@ from polygraphy.adapters.onnx.storage.saving import save_model as saved
 from polygraphy.adapters.onnx_common import loadable as module
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.adapters.os.forks import is_fork_safe
-from polygraphy.backend.onnx import modify_outputs, save_onnx
+from polygraphy.backend.onnx import (
+    extract_subgraph,
+    fold_constants,
+    gs_from_onnx,
+    modify_outputs,
+    save_onnx,
+)
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
 from polygraphy.binding import bind
 from polygraphy.domain.errors import (
@@ -266,3 +272,11 @@ def test_a_file_whose_name_is_not_utf8_is_tried_as_others(tmp_path: Path) -> Non
     save_onnx(models.mlp(features=512), path)
     feed = {"x": np.ones((1, 512), np.float32)}
     assert OnnxrtTrial().run(path, feed, ["y"])["y"].shape == (1, 4)
+
+
+def test_a_path_in_place_of_a_session_or_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="session of ONNX Runtime is required, not a str"):
+        OnnxrtRunner("m.onnx").activate()
+    for function in (modify_outputs, fold_constants, gs_from_onnx, extract_subgraph):
+        with pytest.raises(UsageError, match=r"model is required, not 'm.onnx'\. Load it with"):
+            function("m.onnx")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.cast.cast_graph import (
     KEPT_OPERATORS,
     WIDE,
@@ -39,6 +39,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     skeleton,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
@@ -485,7 +486,7 @@ class _Convert(BaseLoader):
             UnknownNameError: a name or an operator type does not occur in the model.
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
-        model = self._inline_functions(evaluate(self._model))
+        model = self._inline_functions(evaluate_model(self._model))
         if self._copy is not False and not makes_new_model(self._model):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
         with translate_model_faults(model):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.edit.outputs import observe_metadata
 from polygraphy.adapters.onnx.graph.editing import edit_model, translate_model_faults
 from polygraphy.adapters.onnx.graph.graph import (
@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     value_info,
 )
 from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import copy_of, refuse_inner_name, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
@@ -82,7 +83,7 @@ class ExtractSubgraph(BaseLoader):
             UsageError: an output depends on an input of the model that is not among the inputs, or
                 a data type or shape is unknown.
         """
-        impl = evaluate(self._model)
+        impl = evaluate_model(self._model)
         model = as_onnx(impl)
         if model is impl and not makes_new_model(self._model):
             model = own_model(impl)

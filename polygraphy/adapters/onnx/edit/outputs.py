@@ -20,6 +20,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     own_model,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import (
     copy_of,
     graphs_of,
@@ -86,7 +87,7 @@ class ModifyOutputs(BaseLoader):
             UsageError: a name is that of a constant or of a tensor in a subgraph, or no output
                 remains.
         """
-        model = own_model(self._model) if self._copy else evaluate(self._model)
+        model = own_model(self._model) if self._copy else evaluate_model(self._model)
         tensors = GraphTensors(model.graph, model.functions)
         chosen = self._select_outputs(tensors)
         types = _types_of(model, chosen)

@@ -33,6 +33,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     byte_size,
     is_stored,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
@@ -250,7 +251,7 @@ class RestoreWeights(BaseLoader):
         Raises:
             UnknownNameError: the original lacks a weight.
         """
-        restored: ModelProto = copy_of(evaluate(self._model))
+        restored: ModelProto = copy_of(evaluate_model(self._model))
         original = evaluate(self._original)
         pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
         for graph, before in pairs:

@@ -20,6 +20,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     skeleton,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
@@ -65,7 +66,7 @@ class CheckModel(BaseLoader):
         Raises:
             ModelError: the model violates the standard.
         """
-        model = evaluate(self._model)
+        model = evaluate_model(self._model)
         problem = checker_error(model)
         if problem and _tidy_model(model):
             problem = checker_error(model)

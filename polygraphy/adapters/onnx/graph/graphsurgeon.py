@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.storage.elements import elements_from_bytes
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
@@ -15,6 +15,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     load_stored,
     map_weight_bytes,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +38,7 @@ class GsFromOnnx(BaseLoader):
 
     def call_impl(self) -> Any:
         """Return the `onnx_graphsurgeon.Graph`."""
-        return import_graph(evaluate(self._model))
+        return import_graph(evaluate_model(self._model))
 
 
 def import_graph(model: ModelProto) -> Any:

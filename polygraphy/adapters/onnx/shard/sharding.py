@@ -30,6 +30,7 @@ from polygraphy.adapters.onnx.shard.tensor_parallel import (
 )
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import inputs_of, tensors_read
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from polygraphy.domain.sharding import (
@@ -450,7 +451,7 @@ class ShardModel(BaseLoader):
             UnknownNameError: the model lacks a tensor that the hints name.
             ModelError: it cannot be split in this way.
         """
-        model = evaluate(self._model)
+        model = evaluate_model(self._model)
         with translate_model_faults(model):
             if self._hints.parallelism == TENSOR:
                 add_shapes(model, allow_onnxruntime=False)

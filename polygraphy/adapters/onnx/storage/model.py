@@ -35,6 +35,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     message_fields,
     translate_errors,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -220,7 +221,7 @@ class BytesFromOnnx(BaseLoader):
 
     def call_impl(self) -> bytes:
         """Return the bytes; raise ModelError above 2 GiB, the limit of the format."""
-        return serialize_model(evaluate(self._model))
+        return serialize_model(evaluate_model(self._model))
 
 
 def serialize_model(model: ModelProto) -> bytes:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Union
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.storage.elements import (
     elements,
     external_files,
@@ -50,6 +50,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     skeleton,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import (
     StagedFile,
@@ -357,7 +358,7 @@ class SaveOnnx(BaseLoader):
                 weights that the model still needs, or exists and may belong to another model.
             ModelError: the model is too large even without its weights.
         """
-        model = evaluate(self._model)
+        model = evaluate_model(self._model)
         path = Path(self._path)
         G_LOGGER.info(f"Saving ONNX model to: {path.absolute()}")
         external = self._external_data_path

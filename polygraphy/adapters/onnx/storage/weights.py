@@ -31,7 +31,7 @@ from typing import IO, TYPE_CHECKING, Any
 from attrs import frozen
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     FIXED,
@@ -39,6 +39,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     encode_field,
     encode_varint,
 )
+from polygraphy.adapters.onnx_common.loadable import evaluate_model
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError
@@ -269,7 +270,7 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
         copy: False to change the model in place, even if it is shared (default: copy it if other
             code may have it).
     """
-    model = evaluate(source)
+    model: ModelProto = evaluate_model(source)
     if copy is False or makes_new_model(source):
         return model
     return copy_of(model)
