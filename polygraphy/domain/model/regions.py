@@ -6,7 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from polygraphy.domain.model.graph import Graph, Node
 
-BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
+BOUNDED = frozenset(
+    {
+        "Cos", "Erf", "HardSigmoid", "QLinearSigmoid", "QLinearSoftmax", "Sigmoid", "Sin",
+        "Softmax", "Softsign", "Tanh",
+    }
+)  # fmt: skip
 """Operators whose results lie between -1 and 1; backends approximate them as precisely as 1 is."""
 
 MOVES = frozenset(

@@ -163,7 +163,9 @@ def test_an_epsilon_that_half_precision_rounds_to_zero_is_not_the_advice() -> No
         assert not diagnose(model, [OnnxrtParty()], [{"x": x}], reference=reference)
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
-    assert culprit["remedy"]["note"].startswith("Set 'eps' to at least 6e-05")
+    assert culprit["remedy"]["command"].endswith(
+        "--cast-keep-nodes safe root -o REFERENCE_fp16.onnx"
+    )
 
 
 def test_an_epsilon_that_is_only_coarse_is_not_lost() -> None:

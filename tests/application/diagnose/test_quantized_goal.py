@@ -137,6 +137,31 @@ def test_tensors_that_share_a_wrong_parameter_are_one_culprit(change: Callable[[
     assert "'turned' has the same parameters." in str(culprit)
 
 
+def with_log(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Compute the logarithm of the output, which is positive and sometimes small."""
+    model.graph.node[-1].output[0] = "z"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(1e-4), "least"))
+    model.graph.node.append(helper.make_node("Mul", ["z", "z"], ["square"], "square"))
+    model.graph.node.append(helper.make_node("Add", ["square", "least"], ["positive"], "positive"))
+    return model
+
+
+def test_quantization_that_makes_an_output_infinite_is_explained() -> None:
+    reference, model = with_log(plain()), with_log(build_quantized())
+    held = {"positive_s": np.float32(0.05), "positive_z": np.int8(-128)}
+    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in held.items())
+    names = ["positive_s", "positive_z"]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["positive", *names], ["positive_q"]),
+        helper.make_node("DequantizeLinear", ["positive_q", *names], ["positive_d"]),
+    ]
+    model.graph.node.extend([*nodes, helper.make_node("Log", ["positive_d"], ["y"], "log")])
+    reference.graph.node.append(helper.make_node("Log", ["positive"], ["y"], "log"))
+    [culprit] = found(model, reference).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("quantization", ["log"])
+    assert "rms ratio falls from inf" in str(culprit)
+
+
 def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> None:
     model = build_quantized()
     held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}

@@ -355,23 +355,31 @@ class BoundedSearch:
         heals: returns whether a set of passes removes the fault.
         nbytes: the bytes of the tensors that a check computes.
         nodes: the number of nodes that it computes.
+        most: the largest limit of runs.
 
     Attributes:
         checks: number of sets tried.
         is_cut_short: whether the limit was reached.
     """
 
-    def __init__(self, heals: Callable[[Sequence[str]], bool], nbytes: int, nodes: int) -> None:
+    def __init__(
+        self,
+        heals: Callable[[Sequence[str]], bool],
+        nbytes: int,
+        nodes: int,
+        most: int | None = None,
+    ) -> None:
         """Set the question, and the limit from the size of a run."""
         self._heals = heals
-        self._budget = RunBudget.for_model(nbytes, nodes, *_CHECKS)
+        runs = RunBudget.for_model(nbytes, nodes, *_CHECKS).runs
+        self._most = runs if most is None else min(runs, most)
         self._has_worked = False
         self.checks = 0
         self.is_cut_short = False
 
     def __call__(self, without: Sequence[str]) -> bool:
         """Return whether a set of passes removes the fault."""
-        if self._has_worked and self.checks >= self._budget.runs:
+        if self._has_worked and self.checks >= self._most:
             self.is_cut_short = True
             return False
         self.checks += 1

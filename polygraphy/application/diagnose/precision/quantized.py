@@ -26,6 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.quantizing import (
     OUTPUT,
+    USUAL_LOSS,
     QuantizedOperand,
     find_other_selection,
     losses,
@@ -52,6 +53,9 @@ not measured."""
 _BESIDE = 0.5
 """If at least this share of a difference remains without quantization, the models differ for
 another reason. Chosen, not measured."""
+_MOST_CHECKS = 40
+"""Most sets of nodes that are tried once one suffices: a few nodes are found in fewer, and more
+nodes are not named. Chosen, not measured."""
 _JOINS = "Concat"
 """The operator that joins parts of different sizes to one tensor."""
 _FEW = 4
@@ -148,12 +152,13 @@ class QuantizedPair:
             reason = reasons.selection_changed(*selection)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         ranked = self._rank_nodes(feeds[number])
-        limit = _LEFT * most
+        limit = _LEFT * most if most < inf else USUAL_LOSS
         nbytes = sum(tensor_bytes(self._reference, feed) for feed, _ in sets)
         search = BoundedSearch(
             lambda some: self._output_error(some, sets, limit) <= limit,
             nbytes,
             len(sets) * len(self._reference.nodes),
+            _MOST_CHECKS,
         )
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.record_step(titles.FEWEST_UNQUANTIZED) as notes:
@@ -164,6 +169,8 @@ class QuantizedPair:
             notes.append(steps.sets_tried(len(kept_nodes), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)
+            if not kept_nodes:
+                return Skip("quantized like the model, the reference has no such loss")
         joined = self._joined_output(kept_nodes)
         are_many = len(kept_nodes) > _FEW or 1 < len(names) < 2 * len(kept_nodes)
         if joined is None and are_many:

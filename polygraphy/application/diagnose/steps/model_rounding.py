@@ -27,5 +27,12 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
         selection = find_other_selection(comparison.outputs, comparison.goal)
         if selection is not None:
             return Unexplained(reasons.selection_differs(*selection))
-        return Unexplained(reasons.quantization_alone(most))
+        if comparison.pair.goal is not None:
+            return Unexplained(reasons.quantization_alone(most))
+
+        # Few diagnoses search sites, so import this module here.
+        from polygraphy.application.diagnose.steps.quantization import explain_shared_loss
+
+        found = explain_shared_loss(case, comparison)
+        return found if found.result.culprits else Unexplained(found.result.reason)
     return Unexplained(reasons.NO_MODEL_DIFFERENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 from attrs import evolve
@@ -17,6 +18,7 @@ from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.quantized import QuantizedPair
 from polygraphy.application.diagnose.steps.quantized.goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     INCONCLUSIVE,
     Culprit,
@@ -24,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS
+from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, find_other_selection
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import quantization, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -39,10 +41,12 @@ from polygraphy.ports.editing import open_model
 _LEFT, _HEALTHY = 0.25, 0.1
 """Largest share of the loss that may remain without the named nodes, or RMS ratio of a healthy
 model. Losses below twice that ratio are not searched. Chosen, not measured."""
-_HELPS = 0.9
-"""Correct parameters reduce the loss at least to this share. Chosen, not measured."""
-_USUAL_LEFT = 0.75
-"""Correct parameters reduce a usual loss at least to this share. Chosen, not measured."""
+_HELPS = 0.75
+"""Correct parameters reduce the loss at least to this share. Chosen: quantizers give some operators
+fixed ranges, such as 0 to 1 for Softmax, which often cost a little more than needed."""
+_LEAST_LOSS, _LEAST_AT_SITE = 0.02, 0.2
+"""Least loss of the outputs, and least loss at the site of a parameter, for a usual loss to be
+caused by a wrong parameter; quantizers cut off outliers on purpose. Chosen, not measured."""
 _WRONG = 2
 """Most parameters that are called wrong, unless data exceed their ranges: more of them are how the
 quantizer was set."""
@@ -61,11 +65,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
     if compared.largest_error <= USUAL_LOSS and not _has_lost_part(case, comparison):
-        if culprits := _wrong_parameters(case, comparison):
-            named = Found(DiagnosisResult(FAULT, culprits), case)
-            return _advise_real_data(named) if _is_generated(case, comparison) else named
-        reason = reasons.usual_quantization(compared.largest_error)
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        return explain_shared_loss(case, comparison)
 
     def rename(values: object) -> dict[str, object]:
         """Return values by the model's output names."""
@@ -91,9 +91,32 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     reference = open_model(quantized.quantize_reference())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
-        return pair.diagnose(case, besides, feeds)
-    reason = reasons.different_quantized_nodes(compared.largest_error)
-    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        outcome = pair.diagnose(case, besides, feeds)
+        # If the models are quantized alike, the loss by quantization remains to be explained.
+        if not isinstance(outcome, Found) or outcome.result.verdict != AGREE:
+            return outcome
+    return explain_shared_loss(case, comparison)
+
+
+def explain_shared_loss(case: Case, comparison: ModelComparison) -> Found:
+    """Return the few nodes, or the wrong parameters, that cause most of the loss, found by running
+    the model with some sites in floating point; inconclusive if many nodes share the loss."""
+    before, largest = _loss(case, comparison), comparison.compared.largest_error
+    if before <= _HEALTHY:
+        culprits = _wrong_parameters(case, comparison)
+        reason = reasons.usual_quantization(largest)
+    else:
+        culprits = _culprits_of_goal(case, comparison, _share_of(_LEFT, before))
+        reason = reasons.loss_of_many_nodes(largest)
+    if not _are_few(culprits):
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    answer = Found(DiagnosisResult(FAULT, culprits), case)
+    return _advise_real_data(answer) if _is_generated(case, comparison) else answer
+
+
+def _are_few(culprits: Sequence[Culprit]) -> bool:
+    """Return whether culprits are found, with so few nodes that they can be named."""
+    return 0 < sum(len(culprit.nodes) for culprit in culprits) <= _FEW
 
 
 def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
@@ -109,10 +132,19 @@ def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
 def _wrong_parameters(case: Case, comparison: ModelComparison) -> list[Culprit]:
     """Return the few wrong parameters of a model that loses no more than quantized models usually
     do; empty if it has none."""
-    culprits = _culprits_of_goal(case, comparison, _USUAL_LEFT * _loss(case, comparison))
+    before = _loss(case, comparison)
+    if before < _LEAST_LOSS:
+        return []
+    culprits = _culprits_of_goal(case, comparison, _HELPS * before)
     causes = {culprit.cause for culprit in culprits}
+    losses = [
+        fact.values["loss"].loss
+        for culprit in culprits
+        for fact in culprit.facts
+        if fact.kind == "wrong_parameter"
+    ]
     is_wrong = causes <= PARAMETER_CAUSES - {CALIBRATION} and len(culprits) <= _WRONG
-    return culprits if is_wrong else []
+    return culprits if is_wrong and min(losses, default=0.0) >= _LEAST_AT_SITE else []
 
 
 def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culprit]:
@@ -127,7 +159,7 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     before = _loss(case, comparison)
     if before < 2 * _HEALTHY:
         return []
-    culprits = _culprits_of_goal(case, comparison, max(_LEFT * before, _HEALTHY))
+    culprits = _culprits_of_goal(case, comparison, max(_share_of(_LEFT, before), _HEALTHY))
     if sum(len(culprit.nodes) for culprit in culprits) > min(_FEW, max(1, len(operators) // 2)):
         return []
     named = []
@@ -137,6 +169,8 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
         note = culprit.remedy.note
         if culprit.cause == "quantization":
             note = remedies.quantize_without(culprit.nodes)
+        if _is_generated(case, comparison):
+            note = join_statements(note, remedies.USE_REAL_DATA)
         named.append(evolve(culprit, nodes=names, op=op, remedy=Remedy(None, True, note)))
     return named
 
@@ -145,6 +179,11 @@ def _loss(case: Case, comparison: ModelComparison) -> float:
     """Return the RMS of the error of all input sets, relative to that of the expected outputs."""
     metric = RmsRatio(case.layout)
     return metric(Outputs(comparison.values), Outputs(comparison.expected))
+
+
+def _share_of(share: float, loss: float) -> float:
+    """Return a share of a loss; if the loss is infinite, a usual loss."""
+    return USUAL_LOSS if loss == inf else share * loss
 
 
 def _culprits_of_goal(case: Case, comparison: ModelComparison, within: float) -> list[Culprit]:
@@ -162,16 +201,22 @@ def _culprits_of_goal(case: Case, comparison: ModelComparison, within: float) ->
 
 
 def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Found) -> Found:
-    """Return an answer that names wrong parameters instead of the nodes that they make costly."""
+    """Return an answer that names wrong parameters instead of the nodes that they make costly, or
+    the few nodes that make outputs infinite."""
+    if find_other_selection(comparison.outputs, comparison.goal) is not None:
+        return answer
     # Generated floats may exceed correct ranges, so for them a wrong range causes most of the loss.
     is_generated = _is_generated(case, comparison)
     share = _LEFT if is_generated else _HELPS
-    culprits = _culprits_of_goal(case, comparison, share * _loss(case, comparison))
+    before = _loss(case, comparison)
+    culprits = _culprits_of_goal(case, comparison, _share_of(share, before))
     wanted = PARAMETER_CAUSES - {CALIBRATION} if is_generated else PARAMETER_CAUSES
     are_narrow = _have_narrow_ranges(culprits)
     if is_generated and are_narrow:
         reason = quantization.generated_data_exceed_ranges(_largest_cut(culprits))
         return evolve(answer, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
+    if before == inf and answer.result.verdict == INCONCLUSIVE and _are_few(culprits):
+        return evolve(answer, result=DiagnosisResult(FAULT, culprits))
     if not culprits or not all(each.cause in wanted for each in culprits):
         return answer
     if len(culprits) > _WRONG and not are_narrow:

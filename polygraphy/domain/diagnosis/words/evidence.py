@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import inf
 
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
@@ -572,6 +573,11 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
     """Return the fact that says how much quantization changes the outputs, with and without some
     nodes."""
     which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
+    if before == inf:
+        return (
+            "Quantization makes elements of the outputs infinite or NaN; the outputs differ by"
+            f" {in_percent(after)} if {which} {'is' if kept == 1 else 'are'} not quantized."
+        )
     return (
         f"Quantization changes the outputs by {in_percent(before)} of their RMS, and by"
         f" {in_percent(after)} if {which} {'is' if kept == 1 else 'are'} not quantized."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from polygraphy.domain import rounding
 from polygraphy.domain.diagnosis.facts import constant, statement
@@ -403,21 +404,25 @@ def usual_quantization(relative: float) -> str:
     )
 
 
+def _effect_of_quantization(relative: float) -> str:
+    """Return the clause about how much quantization changes the outputs."""
+    if relative == inf:
+        return "Quantization makes elements of the outputs infinite or NaN"
+    return f"Quantization changes the outputs by {in_percent(relative)} of their RMS"
+
+
 @statement
 def quantization_alone(relative: float) -> str:
     """Return the sentence that only quantization explains the difference."""
-    return (
-        f"Quantization changes the outputs by {in_percent(relative)} of their RMS; no other"
-        " difference explains it."
-    )
+    return f"{_effect_of_quantization(relative)}; no other difference explains it."
 
 
 @statement
-def different_quantized_nodes(relative: float) -> str:
-    """Return the sentence that the reference is quantized in different nodes."""
+def loss_of_many_nodes(relative: float) -> str:
+    """Return the sentence that many nodes share the loss by quantization, with the next step."""
     return (
-        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The quantized"
-        " reference has different nodes, so the costliest node is unknown."
+        f"{_effect_of_quantization(relative)}, and no few nodes cause most of it. To find the nodes"
+        " to keep in float for a target, add --within."
     )
 
 
@@ -451,8 +456,8 @@ def any_of_nodes(count: int) -> str:
 def quantization_shows(relative: float, tensor: str) -> str:
     """Return the sentence that says where the error of quantization shows first."""
     return (
-        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The first"
-        f" visible error, at {tensor!r}, is not necessarily the costliest."
+        f"{_effect_of_quantization(relative)}. The first visible error, at {tensor!r}, is not"
+        " necessarily the costliest."
     )
 
 
@@ -463,9 +468,9 @@ def quantization_accumulates(
     """Return the sentence that the error of quantization accumulates over many nodes."""
     named = ", ".join(f"{name!r} ({in_percent(loss)})" for name, loss in losses)
     return (
-        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The error"
-        f" accumulates: {kept} of {count_text(nodes, 'node')} cause three quarters of it. The"
-        f" largest losses in inputs: {named}."
+        f"{_effect_of_quantization(relative)}. The error accumulates: {kept} of"
+        f" {count_text(nodes, 'node')} cause three quarters of it. The largest losses in inputs:"
+        f" {named}."
     )
 
 
