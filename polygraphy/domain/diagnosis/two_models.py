@@ -288,7 +288,7 @@ def _slice_hashes(array: Any, axis: int) -> list[bytes]:
 def _scale(value: Any, expected: Any) -> float | None:
     """Return the factor by which a weight was multiplied; None if there is none."""
     nonzero = expected != 0
-    if not nonzero.any() or value[~nonzero].any():
+    if not nonzero.any() or value[~nonzero].any() or not np.isfinite([value, expected]).all():
         return None
     ratios = value[nonzero] / expected[nonzero]
     middle = quantile(ratios, 0.5)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.changes import outputs_alone
@@ -472,6 +472,34 @@ def test_zeros_before_a_maximum_are_called_that(tmp_path: Path) -> None:
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["pad"], "weight")
     assert "Pad fills with 0 instead of -inf" in culprit["evidence"][0]
+
+
+def masked_attention(filling: float) -> onnx.ModelProto:
+    """Attention that suppresses keys, and has zeros where all are suppressed with -inf."""
+    nodes = [
+        helper.make_node("Where", ["mask", "scores", "filling"], ["w"], "where"),
+        helper.make_node("Softmax", ["w"], ["s"], "softmax"),
+        helper.make_node("IsNaN", ["s"], ["n"], "isnan"),
+        helper.make_node("Where", ["n", "zero", "s"], ["p"], "zeros"),
+        helper.make_node("MatMul", ["p", "v"], ["y"], "product"),
+    ]
+    values = np.random.default_rng(5).normal(size=(4, 3)).astype(np.float32)
+    weights = {"filling": np.float32(filling), "zero": np.float32(0), "v": values}
+    inputs = [value("scores", [4, 4]), value("mask", [4, 4], TensorProto.BOOL)]
+    return make("attention", nodes, inputs, [value("y", [4, 3])], weights=weights)
+
+
+def test_a_mask_with_the_lowest_number_is_called_that(tmp_path: Path) -> None:
+    """A factor of the number overflows to -inf, which is no factor."""
+    mask = np.tril(np.ones((4, 4), bool), -1)
+    feed = {"scores": np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32), "mask": mask}
+    lowest = float(np.finfo(np.float32).min)
+    kept = diagnose_outputs(
+        masked_attention(-np.inf), masked_attention(lowest), tmp_path, feed=feed
+    )
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["where"], "weight")
+    assert "'filling' of Where is -3.40282e+38 instead of -inf" in culprit["evidence"][0]
 
 
 @pytest.mark.parametrize("count", [1, 2])

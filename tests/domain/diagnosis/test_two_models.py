@@ -236,6 +236,8 @@ def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
          "has its slices along axis 0 in the order 0-3, 12-15, 4-11"),
         (np.float16([1, 2, 1]), np.float16([1, 1, 2]),
          "differs in 2 of 3 elements: 2 instead of 1 at (1,)"),
+        (np.float32([0, -np.inf]), np.float32([0, -1e4]),
+         "differs in 1 of 2 elements: -inf instead of -10000 at (1,)"),
     ],
 )  # fmt: skip
 def test_numbers_that_differ_are_told_apart(one, other, words: str) -> None:

@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.borrowed import (
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
 from polygraphy.domain.diagnosis.solving.integers import integer_variants
-from polygraphy.domain.diagnosis.solving.padding import padding_variants
+from polygraphy.domain.diagnosis.solving.padding import masking_variants, padding_variants
 from polygraphy.domain.diagnosis.solving.weights import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -429,6 +429,7 @@ class ChangeSearch:
 def usual_variants(graph: Graph, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from padding_variants(graph, position)
+    yield from masking_variants(graph, position)
     yield from variants(graph, position)
     yield from integer_variants(graph, position)
     yield from gate_variants(graph, position)

@@ -34,7 +34,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
 from polygraphy.domain.diagnosis.quantizing import find_other_selection
 from polygraphy.domain.diagnosis.solving.gates import gate_variants
-from polygraphy.domain.diagnosis.solving.padding import padding_variants
+from polygraphy.domain.diagnosis.solving.padding import masking_variants, padding_variants
 from polygraphy.domain.diagnosis.solving.relations import find_relation
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.diagnosis.words import (
@@ -316,6 +316,7 @@ class _Guesses:
             for index in chosen:
                 begun.append(index)
                 yield from padding_variants(graph, index)
+                yield from masking_variants(graph, index)
                 yield from variants(graph, index)
                 yield from gate_variants(graph, index)
 

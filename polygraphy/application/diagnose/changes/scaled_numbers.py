@@ -30,6 +30,9 @@ _NEAR = 0.05
 _LARGEST = 64.0
 """Factors above this, or below its inverse, are not searched. Chosen, not measured."""
 
+Scaled = Callable[[float], "Variant | None"]
+"""Returns the variant in which a number is multiplied by a factor; None if it overflows."""
+
 
 @define
 class ScaledNumbers:
@@ -62,16 +65,16 @@ class ScaledNumbers:
                 return
             self.tried += 1
             factor = self._factor(scaled)
-            if factor is not None:
+            found, unscaled = None if factor is None else scaled(factor), scaled(1.0)
+            if factor is not None and found is not None and unscaled is not None:
                 # A found factor is not precise enough for a command that sets an attribute.
-                weights = scaled(factor).weights
-                yield evolve(scaled(1.0), change=describe(1 / factor), weights=weights)
+                yield evolve(unscaled, change=describe(1 / factor), weights=found.weights)
 
     def count_numbers(self) -> int:
         """Return how many numbers may have been scaled."""
         return sum(1 for _ in self._numbers())
 
-    def _numbers(self) -> Iterator[tuple[Callable[[float], Fact], Callable[[float], Variant]]]:
+    def _numbers(self) -> Iterator[tuple[Callable[[float], Fact], Scaled]]:
         """Yield functions from a factor to the fact, and to the variant, of each scaled number.
 
         Several numbers may be equivalent.
@@ -95,7 +98,7 @@ class ScaledNumbers:
                     describe = partial(_describe_scaling, "attribute", name, node.op)
                     yield describe, partial(_scale_attribute, node, name, number)
 
-    def _factor(self, scaled: Callable[[float], Variant]) -> float | None:
+    def _factor(self, scaled: Scaled) -> float | None:
         """Return the factor for a number that reproduces the expected outputs (by the secant
         method); None if there is none.
         """
@@ -104,6 +107,8 @@ class ScaledNumbers:
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
+            if variant is None:
+                return None
             self.search.budget.taken += 1
             values = self.search.compute(variant)
             if values is None or not self._have_shapes_of_goals(values):
@@ -154,11 +159,17 @@ def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
     return changes.other_weight(role, name, changes.is_scaled(factor), op)
 
 
-def _scale_weight(node: Node, name: str, value: Any, factor: float) -> Variant:
-    """Return a variant of a node with a scaled weight."""
-    return Variant("weight", changes.differs(), node, {name: (value * factor).astype(value.dtype)})
+def _scale_weight(node: Node, name: str, value: Any, factor: float) -> Variant | None:
+    """Return a variant of a node with a scaled weight; None if elements overflow, so that more than
+    a factor changes."""
+    with np.errstate(over="ignore"):
+        scaled = (np.asarray(value, np.float64) * factor).astype(value.dtype)
+    if not np.array_equal(np.isfinite(scaled), np.isfinite(value)):
+        return None
+    return Variant("weight", changes.differs(), node, {name: scaled})
 
 
-def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
-    """Return a variant of a node with a scaled attribute."""
-    return with_number(node, name, number * factor)
+def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant | None:
+    """Return a variant of a node with a scaled attribute; None if the number overflows."""
+    is_in_range = abs(number * factor) <= np.finfo(np.float32).max
+    return with_number(node, name, number * factor) if is_in_range else None
