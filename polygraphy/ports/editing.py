@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
+    from polygraphy.domain.checks.order import MisplacedNode
     from polygraphy.domain.model.graph import Graph, Node
     from polygraphy.domain.results.results import RecomputedTensors
     from polygraphy.domain.search.layers import Layer
@@ -115,11 +116,14 @@ class OpenModel(Protocol):
         given: the same before that, in an order in which nodes can be computed.
         loadable: the form that backends load fastest: the path of the file that holds `proto` if
             it is too large to be copied, else `proto`.
+        misplaced: the first node that was before one that it depends on; None if all nodes were in
+            order.
     """
 
     proto: Any
     given: Any
     loadable: Any
+    misplaced: MisplacedNode | None
 
     @property
     def nodes(self) -> Sequence[Node]:

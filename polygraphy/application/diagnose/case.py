@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.checks.order import MisplacedNode
 from polygraphy.domain.diagnosis.commands import insert_commands, run_command
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
@@ -143,6 +144,7 @@ class Case:
         are_shapes_open: whether the data are generated, and the user set no shapes.
         versions: other versions of each backend, in separate environments.
         other_layouts: the layouts of the outputs of the model that this one is compared with.
+        misplaced: the first node of the user's model that was before one that it depends on.
     """
 
     model: OpenModel
@@ -163,6 +165,9 @@ class Case:
     are_shapes_open: bool = field(default=False, kw_only=True)
     versions: Mapping[str, Mapping[str, OtherEnvironment]] = field(factory=dict, kw_only=True)
     other_layouts: Mapping[str, Layout] = field(factory=dict, kw_only=True)
+    misplaced: MisplacedNode | None = field(
+        default=Factory(lambda case: case.model.misplaced, takes_self=True), kw_only=True
+    )
     _log: _Log = field(factory=_Log, kw_only=True)
     _memo: _Memo = field(factory=_Memo, kw_only=True)
 
@@ -186,6 +191,7 @@ class Case:
             are_shapes_open=self.are_shapes_open,
             versions=self.versions,
             other_layouts=self.other_layouts,
+            misplaced=self.misplaced,
             log=self._log,
         )
 

@@ -29,6 +29,7 @@ from polygraphy.application.diagnose.outcome import (
 )
 from polygraphy.application.diagnose.steps.invalid_models import (
     blame_model,
+    blame_order,
     diagnose_invalid_model,
     find_ignored_violations,
 )
@@ -79,6 +80,7 @@ ENDINGS: Sequence[Ending[Request]] = (
     ),
     add_right_versions,
     add_open_versions,
+    blame_order,
 )
 """Additions to the result, in order."""
 

@@ -396,6 +396,38 @@ def test_an_attribute_that_contradicts_the_declared_type_is_named_alone(
     assert OnnxrtParty().load(model)({"x": np.ones(4, np.float16)})["y"].shape == (4,)
 
 
+ADDS = "(float[2] x, bool c) => (float[2] y) {{ y = If(c) <then_branch = t () => (float[2] a) {{ {} }},"
+ADDS += " else_branch = e () => (float[2] b) {{ b = Neg(x) }}> }}"
+EARLY = "[late] a = Add(m, x) [begin] m = Neg(x)"
+ITS_FUNCTION = (
+    '<ir_version: 8, opset_import: ["": 13, "own": 1]> g (float[2] x) => (float[2] y)'
+    ' {y = own.F(x)} <domain: "own", opset_import: ["": 13]> F (x) => (a) {' + EARLY + "}"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "owner"),
+    [
+        (model_of(ADDS.format(EARLY)), "the subgraph of If 'y'"),
+        (parser.parse_model(ITS_FUNCTION), "the function 'F'"),
+    ],
+    ids=["branch", "function"],
+)
+def test_a_node_before_the_one_that_it_reads_is_fixed_by_sorting(
+    model: onnx.ModelProto, owner: str, tmp_path: Path
+) -> None:
+    """The diagnosis sorts nodes, so that its own runs show nothing."""
+    onnx.save(model, tmp_path / "m.onnx")
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(str(tmp_path / "m.onnx"), [OnnxrtParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["late"], "model", "refusal")
+    assert f"Add 'late', in {owner}, reads 'm' before" in culprit["evidence"][0]
+    assert culprit["remedy"]["proven"]
+    assert "surgeon sanitize" in culprit["remedy"]["command"]
+
+
 def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:
     model = model_of(
         "(float[n,c,h,w] x) => (float[n,4,i,j] y) { s = Div(x,d) y = Conv(s,k) }",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.graph import declare_weights, sort
+from polygraphy.adapters.onnx.graph.graph import declare_weights, sort_nodes_of
 from polygraphy.adapters.onnx.storage.elements import is_stripped, weight_problem
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
@@ -88,7 +88,7 @@ def _tidy_model(model: ModelProto) -> bool:
     for graph in unnamed:
         graph.name = "graph"
     with suppress(ModelError):  # Sorting fails if there is a cycle, which the checker also reports.
-        if sort(model.graph):
+        if sort_nodes_of(model):
             G_LOGGER.info("Sorted the nodes of the model topologically.")
             return True
     return bool(unnamed) or is_declared

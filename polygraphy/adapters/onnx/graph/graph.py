@@ -25,17 +25,18 @@ from polygraphy.adapters.onnx_common.messages import (
     tensors_read,
     weight_names,
 )
+from polygraphy.domain.checks.order import FUNCTION, MisplacedNode
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
 IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 """The first version of the format in which initializers need not be inputs."""
 
 
-def producers(graph: GraphProto) -> dict[str, int]:
+def producers(graph: GraphProto | FunctionProto) -> dict[str, int]:
     """Return the index of the node that computes each tensor, by name.
 
     Raises:
@@ -48,7 +49,7 @@ def producers(graph: GraphProto) -> dict[str, int]:
     return makers
 
 
-def _refuse_duplicates(graph: GraphProto) -> None:
+def _refuse_duplicates(graph: GraphProto | FunctionProto) -> None:
     """Raise ModelError if two nodes compute the same tensor."""
     makers: dict[str, NodeProto] = {}
     for node in graph.node:
@@ -174,7 +175,7 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
     delete_where(graph.quantization_annotation, lambda value: value.tensor_name not in needed_names)
 
 
-def sort(graph: GraphProto) -> bool:
+def sort(graph: GraphProto | FunctionProto) -> bool:
     """Sort nodes after those that they depend on, including in subgraphs, in an otherwise stable
     order. Return whether the order changed.
 
@@ -219,7 +220,7 @@ def sort(graph: GraphProto) -> bool:
     return True
 
 
-def is_in_order(graph: GraphProto) -> bool:
+def is_in_order(graph: GraphProto | FunctionProto) -> bool:
     """Return whether no node of a graph or its subgraphs reads a tensor that a later node
     computes."""
     used_names: set[str] = set()
@@ -239,11 +240,50 @@ def sort_model(model: ModelProto) -> ModelProto:
     """Return a model whose nodes are in execution order: a copy if the order changed.
     Converters append nodes, which some backends accept.
     """
-    if is_in_order(model.graph):
+    if all(map(is_in_order, _graphs(model))):
         return model
     new_model = copy_of(model)
-    sort(new_model.graph)
+    sort_nodes_of(new_model)
     return new_model
+
+
+def sort_nodes_of(model: ModelProto) -> bool:
+    """Sort the nodes of a model and of its functions, and return whether the order changed; see
+    `sort`."""
+    return sum(sort(graph) for graph in _graphs(model)) > 0
+
+
+def find_misplaced_node(model: ModelProto) -> MisplacedNode | None:
+    """Return the first node that reads a tensor before another node computes it; None if nodes are
+    in order."""
+    owners = [("", ""), *((FUNCTION, function.name) for function in model.functions)]
+    for graph, owner in zip(_graphs(model), owners):
+        if found := _misplaced_node(model, graph, owner):
+            return found
+    return None
+
+
+def _misplaced_node(
+    model: ModelProto, graph: GraphProto | FunctionProto, owner: tuple[str, str]
+) -> MisplacedNode | None:
+    """Return the first such node of a graph, which belongs to an operator and a label or name."""
+    later = {name for node in graph.node for name in node.output[:] if name}
+    for node in graph.node:
+        label = node.name or next(iter(node.output), "")
+        read = list(node.input)
+        for inner in graphs_of(node):
+            if found := _misplaced_node(model, inner, (node.op_type, label)):
+                return found
+            read += outer_names(inner)
+        if early := next((name for name in read if name in later), None):
+            return MisplacedNode(label, node.op_type, early, *owner, model)
+        later.difference_update(node.output)
+    return None
+
+
+def _graphs(model: ModelProto) -> list[GraphProto | FunctionProto]:
+    """Return the main graph of a model, and its functions."""
+    return [model.graph, *model.functions]
 
 
 def names_in_use(graph: GraphProto) -> set[str]:

@@ -20,7 +20,12 @@ from polygraphy.adapters.onnx.edit.outputs import (
     observe_tensors,
     one_feed,
 )
-from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sort_model
+from polygraphy.adapters.onnx.graph.graph import (
+    constants_of,
+    find_misplaced_node,
+    graph_weights,
+    sort_model,
+)
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.graph.open_model import (
     OpenModel,
@@ -44,6 +49,7 @@ from polygraphy.adapters.onnx.storage.weights import (
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
+from polygraphy.domain.checks.order import MisplacedNode
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import ModelNodes, profile_node
@@ -74,6 +80,8 @@ def open_model(model: Any, *, as_it_is: bool = False, maps_weights: bool = False
         return OnnxOpenModel(loaded)
     ordered = sort_model(loaded)
     opened = OnnxOpenModel(inline_functions(ordered), model=ordered)
+    if ordered is not loaded:
+        opened.misplaced = find_misplaced_node(loaded)
     is_in_files = any(map(is_stored, loaded.graph.initializer))
     if is_path and opened.proto is loaded and (is_in_files or has_to_be_split(loaded)):
         opened.loadable = str(model)
@@ -155,6 +163,7 @@ class OnnxOpenModel(OpenModel):
         super().__init__(proto, **weights)
         self.given = proto if model is None else model
         self.loadable: Any = proto
+        self.misplaced: MisplacedNode | None = None
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

@@ -315,6 +315,39 @@ def find_ignored_violations(answer: Found, request: Request) -> Found:
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else answer
 
 
+def blame_order(answer: Found, request: Request) -> Found:
+    """Return the result, with the culprit for a node before one that it depends on, if a backend
+    rejects the file: its nodes are sorted before anything is compared."""
+    case = answer.case
+    misplaced = case.misplaced
+    if misplaced is None:
+        return answer
+    for party in case.parties:
+        if party in (request.baseline, request.arbiter):
+            continue
+        try:
+            compute = CarefulParty(party).load(misplaced.model)
+            if case.feed or not case.whole.inputs:
+                compute(case.feed)
+        except REFUSALS as error:
+            place = misplaced.owner_op, misplaced.owner
+            order = evidence.reads_too_early(
+                misplaced.op, misplaced.label, misplaced.tensor, *place
+            )
+            facts = [order, evidence.refusal(party.name, str(error))]
+            works = _runs(case, party, case.feed)
+            remedy = Remedy(sanitize_command(case.path, {}) or None, works)
+            nodes, op = [misplaced.label], misplaced.op
+            culprit = Culprit(nodes, None, MODEL, "refusal", None, facts, remedy, op)
+            culprits = [culprit, *answer.result.culprits]
+            reason = answer.result.reason if case.evidence.against else ""
+            return evolve(
+                answer,
+                result=evolve(answer.result, verdict=FAULT, culprits=culprits, reason=reason),
+            )
+    return answer
+
+
 def _refusing_backend(case: Case, error: PolygraphyException | str) -> str:
     """Return the name of the backend that refused the model."""
     if backend := getattr(error, "backend", ""):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from math import inf
 
+from polygraphy.domain.checks.order import FUNCTION
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
@@ -473,6 +474,18 @@ def same_violation(nodes: Sequence[str]) -> str:
 def breaks_specification(message: str) -> str:
     """Return the fact that the model violates the ONNX specification."""
     return f"It violates the ONNX specification: {message}"
+
+
+@fact
+def reads_too_early(op: str, node: str, tensor: str, owner_op: str, owner: str) -> str:
+    """Return the fact that a node, in the subgraph of its owner or in a function, reads a tensor
+    before another node computes it."""
+    place = f"in the subgraph of {owner_op} {owner!r}" if owner_op else ""
+    place = f"in the function {owner!r}" if owner_op == FUNCTION else place
+    return (
+        f"It violates the ONNX specification: {op} {node!r}{f', {place},' if place else ''} reads"
+        f" {tensor!r} before another node computes it."
+    )
 
 
 @fact
