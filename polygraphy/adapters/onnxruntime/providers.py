@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Union
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnxruntime.kernels import kernel_advice
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import (
@@ -26,6 +27,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UnavailableError,
     UnknownNameError,
+    UnsupportedModelError,
     UsageError,
 )
 from polygraphy.domain.tensors.naming import in_bytes
@@ -59,6 +61,7 @@ _NO_MEMORY = re.compile(
     "out of memory|bfc_arena|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|bad allocation", re.I
 )
 _SIZE = re.compile(r"requested buffer of size (\d+)|requested bytes of (\d+)")
+_NO_KERNEL = "Could not find an implementation"
 _NO_FILE = "External data path does not exist"
 _NO_LOCALE = re.compile(r"Failed to construct locale with name:([\w.@-]+)")
 _HINTS = (
@@ -72,7 +75,7 @@ _HINTS = (
         "Unsupported operator: check its domain and opset, or register its library.",
     ),
     (
-        "Could not find an implementation",
+        _NO_KERNEL,
         "Unsupported operator: no provider in use implements it for these data types.",
     ),
     (
@@ -200,9 +203,10 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
             backend="onnxruntime",
             hint=f"Install the package locales, and run locale-gen {locale[1]}.",
         )
-    hint, text = _hint(text), message_without_source(text)
+    lacks_kernel, advice = _NO_KERNEL in text, kernel_advice(text)
+    hint, text = f"{_hint(text)} {advice}".strip(), message_without_source(text)
     end = "." if hint and not text.endswith(".") else ""
-    return BackendError(
+    return (UnsupportedModelError if lacks_kernel else BackendError)(
         f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
     )
 

@@ -391,3 +391,21 @@ def test_the_reason_of_a_refusal_is_kept_and_the_types_of_inputs_are_not() -> No
     for node in (f"(Conv of opset 13 on {inputs})", f"(Conv, opset 13) on {inputs}"):
         said = str(evidence.refusal("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
         assert said == "ort rejects the model: It could not run node 'c' (Conv): 3 (not 4) channels"
+
+
+def test_a_missing_kernel_is_no_bug_of_the_backend(tmp_path: Path) -> None:
+    """ONNX Runtime has Erf only in float32: no bug report, but what it supports."""
+    model = make(
+        "erf",
+        [helper.make_node("Erf", ["x"], ["y"], "erf")],
+        [value("x", [2], TensorProto.DOUBLE)],
+        [value("y", [2], TensorProto.DOUBLE)],
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(str(tmp_path / "m.onnx"), [OnnxrtParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["erf"], "refusal")
+    assert culprit["remedy"]["command"] is None
+    assert "The CPU implements Erf for float32: cast its inputs." in culprit["remedy"]["note"]

@@ -30,7 +30,7 @@ _NEAR = 0.05
 _LARGEST = 64.0
 """Factors above this, or below its inverse, are not searched. Chosen, not measured."""
 
-Scaled = Callable[[float], "Variant | None"]
+Scaled = Callable[[float], Variant | None]
 """Returns the variant in which a number is multiplied by a factor; None if it overflows."""
 
 
