@@ -49,14 +49,17 @@ def attention(spelling: str, dtype: int = TensorProto.FLOAT16) -> onnx.ModelProt
 
 
 def found(
-    model: onnx.ModelProto, folder: Path, reference: onnx.ModelProto | str | None = None
+    model: onnx.ModelProto,
+    folder: Path,
+    reference: onnx.ModelProto | str | None = None,
+    feed: dict[str, np.ndarray] = FEED,
 ) -> Kept:
     """Return what is found for a model in a file."""
     path, kept = str(folder / "model.onnx"), Kept()
     onnx.save(model, path)
     with bind(Findings, kept):
         diagnose(path, [OnnxrtParty()] if reference else [OnnxrtParty(), OnnxParty()],
-            [FEED], reference)  # fmt: skip
+            [feed], reference)  # fmt: skip
     return kept
 
 
@@ -97,3 +100,15 @@ def test_a_weight_that_half_precision_lacks_is_not_copied(tmp_path: Path) -> Non
     [culprit] = found(attention("infinite"), tmp_path, path).culprits
     assert culprit["remedy"]["proven"]
     assert "right.onnx --fp-to-fp16" in culprit["remedy"]["command"]
+
+
+def test_a_mask_that_hides_whole_rows_stays_in_float32(tmp_path: Path) -> None:
+    """ONNX Runtime adds in float32, where -65504 does not hide the scores of a row without keys."""
+    path, limited = str(tmp_path / "right.onnx"), attention("infinite")
+    onnx.save(attention("infinite", TensorProto.FLOAT), path)
+    limited.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float16(-65504), "low"))
+    feed = {**FEED, "mask": np.ones((2, 4), np.float16)}
+    [culprit] = found(limited, tmp_path, path, feed).culprits
+    assert culprit["nodes"] == ["multiply"]
+    assert "--cast-keep-nodes multiply add softmax" in culprit["remedy"]["command"]
+    assert not culprit["remedy"]["note"]

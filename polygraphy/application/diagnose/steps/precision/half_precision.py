@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.precision.half_verdict import (
 )
 from polygraphy.application.diagnose.precision.limited_numbers import add_limiting_command
 from polygraphy.application.diagnose.rounding import part_rounding
+from polygraphy.application.diagnose.steps.precision.wide_numbers import keep_wide_numbers
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
@@ -71,7 +72,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison, tolerance)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
-        return _convert_reference(case, comparison, beside, HALF[str(narrow)])
+        return _convert_reference(case, comparison, beside, HALF[str(narrow)], tolerance)
     if is_explained:
         return Found(half_precision, case)
     twins = pair.pairing.tensors
@@ -93,11 +94,14 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
-def _convert_reference(case: Case, comparison: ModelComparison, answer: Found, dtype: str) -> Found:
-    """Return an answer, with the command that converts the reference if the outputs of the model
-    are NaN or infinite: half precision may not have the weights of the reference."""
+def _convert_reference(
+    case: Case, comparison: ModelComparison, answer: Found, dtype: str, tolerance: Tolerance
+) -> Found:
+    """Return an answer, with the command that converts the reference if half precision does not
+    have the weights of the reference, so that they cannot be copied."""
     if not introduces_nan(comparison.outputs, comparison.goal):
-        return answer
+        culprits = keep_wide_numbers(comparison, answer.result.culprits, dtype, tolerance)
+        return evolve(answer, result=evolve(answer.result, culprits=culprits))
     pair = comparison.pair
     feeds = [pair.feed_reference(feed) for feed in comparison.feeds]
     remedy = find_cast(case, pair.reference, feeds, pair.path, dtype)
