@@ -146,8 +146,8 @@ def assert_matches_golden(
     seed: int = 1,
     folder: str | Path | None = None,
 ) -> None:
-    """Raise an AssertionError if a model gives other outputs than its golden file, which ``pytest
-    --polygraphy-update-golden`` writes.
+    """Raise an AssertionError if a model gives other outputs than its golden file,
+    which ``pytest --polygraphy-update-golden`` writes.
 
     Args:
         model: the path of an ONNX model, or an ``onnx.ModelProto``.

@@ -52,8 +52,8 @@ class Binding:
 
 
 def port(declared: F) -> F:
-    """Return a port for a function that only declares its signature: a call without a key calls the
-    bound function."""
+    """Return a port for a function that only declares its signature:
+    a call without a key calls the bound function."""
 
     def call_bound(*arguments: Any, **named: Any) -> Any:
         """Return the result of the bound function."""

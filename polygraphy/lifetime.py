@@ -32,8 +32,8 @@ for group in $groups; do kill -KILL -"$group"; done"""
 
 
 def make_follower(parent: int) -> Callable[[], None]:
-    """Return a function that a new process calls so that it ends with its parent, given by process
-    ID.
+    """Return a function that a new process calls so that it ends with its parent,
+    given by process ID.
     """
     if sys.platform != "linux":
         return lambda: None
@@ -116,8 +116,8 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that `start_command` started, and all processes in its group, without
-    waiting."""
+    """Kill a process that `start_command` started, and all processes in its group,
+    without waiting."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

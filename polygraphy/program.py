@@ -333,8 +333,8 @@ def _traceback(error: BaseException) -> str:
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Return the message about an unhandled OSError: most often, the log or a program cannot be
-    written to standard output.
+    """Return the message about an unhandled OSError:
+    most often, the log or a program cannot be written to standard output.
     """
     if error.errno in _FULL and error.filename is None:
         return f"Could not write: {error.strerror}. Free some disk space."

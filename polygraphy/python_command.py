@@ -54,9 +54,9 @@ def safe_command(command: Sequence[str]) -> list[str]:
 
 
 def ignore_empty_paths() -> None:
-    """Remove empty elements of PYTHONPATH, which Python reads as the current folder, for this
-    process and those that it starts: ``PYTHONPATH=$PYTHONPATH:/opt/x`` has one if the variable was
-    empty, and nobody named a folder.
+    """Remove empty elements of PYTHONPATH, which Python reads as the current folder,
+    for this process and those that it starts: ``PYTHONPATH=$PYTHONPATH:/opt/x`` has one if the
+    variable was empty, and nobody named a folder.
     """
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     named = [path for path in paths if path]

@@ -73,8 +73,8 @@ def remember_interrupts() -> None:
 
 
 def was_interrupted() -> bool:
-    """Return whether ctrl-C was pressed, even if another error replaced the interrupt, as extension
-    modules do during import.
+    """Return whether ctrl-C was pressed, even if another error replaced the interrupt,
+    as extension modules do during import.
     """
     return bool(_interrupts)
 

@@ -103,8 +103,8 @@ def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
 
 
 def _file_names(path: str, other_name: str, runner: str) -> list[str]:
-    """Return display names for two profiles of one runner: the distinct ends of the file paths, or
-    A and B for the same file."""
+    """Return display names for two profiles of one runner:
+    the distinct ends of the file paths, or A and B for the same file."""
     parts = [name.replace("\\", "/").split("/") for name in (path, other_name)]
     for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-count:]) for part in parts]

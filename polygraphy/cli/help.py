@@ -21,8 +21,8 @@ _MOST_WIDTH = 110
 
 
 def description_of(name: str) -> Description:
-    """Return the description of a command's help: written when the package was built, else (and
-    always with additions of other packages) from the declarations."""
+    """Return the description of a command's help: written when the package was built,
+    else (and always with additions of other packages) from the declarations."""
     from importlib import import_module
 
     from polygraphy.mod.plugins import BACKENDS, are_installed
@@ -51,8 +51,8 @@ def describe_all() -> dict[str, Description]:
 
 
 def write_descriptions(folder: object) -> None:
-    """Write the descriptions of all commands into a folder of the build, as the module
-    `description_of`.
+    """Write the descriptions of all commands into a folder of the build,
+    as the module `description_of`.
     """
     from pathlib import Path
 

@@ -180,9 +180,9 @@ def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> N
 
 
 def _words(kind: Kind, uses: Sequence[Any]) -> list[Any]:
-    """Return the words of an option from all its uses: the last use counts, unless its words add
-    up; single words with a leading dash always do (``--nodes=-a --nodes=-b``), because they can be
-    passed in no other way."""
+    """Return the words of an option from all its uses: the last use counts,
+    unless its words add up; single words with a leading dash always do (``--nodes=-a
+    --nodes=-b``), because they can be passed in no other way."""
     if isinstance(kind, (Flag, OrderedFlags)):
         return list(uses)
     listed = [
@@ -242,8 +242,8 @@ def _commands_with(flag: str) -> list[str]:
 
 
 def _is_short_for(flag: str, other_flag: str) -> bool:
-    """Return whether a flag consists of letters of another in the same order, including its first
-    and last."""
+    """Return whether a flag consists of letters of another in the same order,
+    including its first and last."""
     letters = iter(other_flag[3:])
     return (
         flag[:3] == other_flag[:3]

@@ -155,8 +155,8 @@ def _source(word: str) -> Source:
 def environment(
     loader: BaseLoader | None = None, partials: Mapping[str, str] | None = None
 ) -> Environment:
-    """Return the environment that compiles and renders templates: those of this package and, if
-    there are any, of others."""
+    """Return the environment that compiles and renders templates:
+    those of this package and, if there are any, of others."""
     is_compiled = (COMPILED / "__init__.py").exists()
     shipped = ModuleLoader(COMPILED) if is_compiled else FileSystemLoader(TEMPLATES)
     made_of = [_FOLDER / name for name in ("render.py", "source.py")]
@@ -228,8 +228,8 @@ def format_source(source: str) -> str:
 
 
 def write_compiled(folder: Path) -> None:
-    """Write the compiled templates below `folder`, the package's folder in the build, so that
-    running a command compiles nothing.
+    """Write the compiled templates below `folder`, the package's folder in the build,
+    so that running a command compiles nothing.
     """
     target = folder / "codegen" / "compiled"
     target.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ R = TypeVar("R")
 
 
 def optional_method(owner: object, declared: Callable[..., R]) -> Callable[..., R] | None:
-    """Return the method of an object that a class declares, if the object has it, itself or through
-    ``__getattr__`` as wrappers do; else None.
+    """Return the method of an object that a class declares,
+    if the object has it, itself or through ``__getattr__`` as wrappers do; else None.
     """
     method: Callable[..., R] | None = getattr(owner, declared.__name__, None)
     return method

@@ -104,8 +104,8 @@ class Tolerance(Threshold):
 
     @property
     def is_rounding_limit(self) -> bool:
-        """Return whether the tolerance is the measured rounding limit of the model, as for
-        ``auto``."""
+        """Return whether the tolerance is the measured rounding limit of the model,
+        as for ``auto``."""
         return ROUNDING_LIMIT in self.reason
 
     def metric_fields(self) -> tuple[str, ...]:

@@ -85,8 +85,8 @@ def round_outward(number: float) -> float:
 
 
 def are_near(value: Array, reference: Array, parts: Sequence[PartRounding], labels: Array) -> bool:
-    """Return whether all errors are within the absolute limit of their part, which is faster than
-    judging each element; if not, the relative limit may still hold."""
+    """Return whether all errors are within the absolute limit of their part,
+    which is faster than judging each element; if not, the relative limit may still hold."""
     return all(
         _largest(elements_of(value, labels, number), elements_of(reference, labels, number))
         <= part.atol
@@ -152,8 +152,8 @@ class Limits:
             np.maximum.at(self._errors, self._labels[block], error)
 
     def relative(self, largest: float, expected: Array) -> float:
-        """Return the largest error divided by the RMS of the expected elements; if parts are
-        judged, the largest ratio of a part's error to its size."""
+        """Return the largest error divided by the RMS of the expected elements;
+        if parts are judged, the largest ratio of a part's error to its size."""
         if self._labels is None:
             rms = root_mean_square(expected) if largest else 0.0
             return largest / rms if rms else (np.inf if largest else 0.0)

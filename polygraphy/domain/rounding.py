@@ -136,8 +136,8 @@ class Rounding:
         return self.with_accumulation_by_part([share] * max(1, len(self.parts)))
 
     def with_accumulation_by_part(self, errors: Sequence[float]) -> Rounding:
-        """Return the limit raised by the accumulated rounding of each part, which is given as a
-        multiple of the limit of that part."""
+        """Return the limit raised by the accumulated rounding of each part,
+        which is given as a multiple of the limit of that part."""
         shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self
@@ -225,8 +225,8 @@ def limit_by_part(
 
 
 def has_lost_part(name: str, arrays: tuple[Array, Array], layout: Layout | None) -> bool:
-    """Return whether a part of an output is constant although its reference varies by more than
-    8-bit steps."""
+    """Return whether a part of an output is constant but varies in the reference,
+    by more than 8-bit steps."""
     precision = precision_of("int8")
     if precision is None or arrays[0].shape != arrays[1].shape or not all(map(is_float, arrays)):
         return False
@@ -239,8 +239,8 @@ def has_lost_part(name: str, arrays: tuple[Array, Array], layout: Layout | None)
 
 
 def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
-    """Return the magnitude that errors are relative to: at least the smallest number, or 1 for
-    bounded outputs.
+    """Return the magnitude that errors are relative to:
+    at least the smallest number, or 1 for bounded outputs.
     """
     return max(magnitude, 1.0 if is_bounded else precision.smallest)
 
@@ -248,8 +248,8 @@ def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> fl
 def rounding_between_runs(
     runs: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
 ) -> float:
-    """Return the distance between several computations of an output with perturbed rounding, as a
-    multiple of its limit. A third computation is read only if the first two are close to
+    """Return the distance between several computations of an output with perturbed rounding,
+    as a multiple of its limit. A third computation is read only if the first two are close to
     explaining the difference.
 
     Args:
@@ -606,8 +606,8 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
 
 
 def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
-    """Return the deviation of sequences and maps, whose members are all judged by the same
-    limit."""
+    """Return the deviation of sequences and maps,
+    whose members are all judged by the same limit."""
     if isinstance(value, dict) and isinstance(reference, dict):
         if value.keys() != reference.keys():
             return _OTHER

@@ -71,15 +71,15 @@ def order_like_reference(value: Array, reference: Array, rounding: RowLimits) ->
 
 
 def _are_parts(rounding: RowLimits, value: Array) -> bool:
-    """Return whether the elements of a row are known to be of different parts, such as a box and
-    its score."""
+    """Return whether the elements of a row are known to be of different parts,
+    such as a box and its score."""
     labels = rounding.labels
     return labels is not None and labels.ndim == value.ndim and labels.shape[-1] > 1
 
 
 def _is_repeated(orders: Sequence[Array]) -> bool:
-    """Return whether most rows have their elements in the same other order, as two exchanged
-    columns have: rounding exchanges elements in a few rows."""
+    """Return whether most rows have their elements in the same other order,
+    as two exchanged columns have: rounding exchanges elements in a few rows."""
     other_orders = Counter(tuple(order) for order in orders if (np.diff(order) < 0).any())
     most = max(other_orders.values(), default=0)
     return most > max(1, len(orders) // 2)

@@ -226,8 +226,8 @@ def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes 
 
 
 def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> float:
-    """Return the least limit for elements that may be the difference of larger terms, for the side
-    with the coarser resolution."""
+    """Return the least limit for elements that may be the difference of larger terms,
+    for the side with the coarser resolution."""
     for array in (reference, value) if terms else ():
         if _typical_size(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
             return epsilon * terms
@@ -235,8 +235,8 @@ def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> floa
 
 
 def _are_resolved(value: Array, reference: Array, unit: float) -> bool:
-    """Return whether two sides agree on elements that are finer than a unit: a difference of larger
-    terms is a multiple of their last digit."""
+    """Return whether two sides agree on elements that are finer than a unit:
+    a difference of larger terms is a multiple of their last digit."""
     fine = _FINE * unit
     if max(_last_digit(value), _last_digit(reference)) > fine:
         return False
@@ -387,8 +387,8 @@ def _without_fills(
 
 
 def _without_padding(value: Array, reference: Array) -> Array:
-    """Return a reference with NaN in slices that are one constant in both arrays, such as the
-    missing rows of a detector: they would hide the sizes of the others."""
+    """Return a reference with NaN in slices that are one constant in both arrays,
+    such as the missing rows of a detector: they would hide the sizes of the others."""
     for axis in range(reference.ndim):
         count = reference.shape[axis]
         if count < 3 or reference.size < 2 * count:
@@ -547,8 +547,8 @@ def _peaks(array: Array, axis: int) -> Array:
 
 
 def _is_like_noise(array: Array) -> bool:
-    """Return whether elements may be differences of larger terms: they have both signs, or
-    zeros."""
+    """Return whether elements may be differences of larger terms:
+    they have both signs, or zeros."""
     positive = negative = zeros = 0
     for (block,) in _blocks(array):
         positive += int(np.count_nonzero(block > 0))

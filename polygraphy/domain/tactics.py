@@ -99,8 +99,8 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
     """Maps each layer to its chosen tactic."""
 
     def add(self, name: str, algorithm: Algorithm) -> TacticReplay:
-        """Add or replace the choice for one layer and return this object, so that calls can be
-        chained.
+        """Add or replace the choice for one layer and return this object,
+        so that calls can be chained.
         """
         self[name] = algorithm
         return self

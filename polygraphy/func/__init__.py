@@ -50,8 +50,8 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
         from functools import update_wrapper
 
         def call_and_extend(*args: P.args, **kwargs: P.kwargs) -> R:
-            """Return the result of the decorated function; if that is None, the result of
-            `extend_func`.
+            """Return the result of the decorated function;
+            if that is None, the result of `extend_func`.
             """
             loaded = extend_func(*args, **kwargs)
             arguments = _arguments(function, extend_func, args, kwargs, loaded)

@@ -226,8 +226,8 @@ def view(obj: Any, dtype: DataTypeEntry, shape: Sequence[int]) -> Any:
 
 
 def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
-    """Return an array of another shape: the same one if it can be resized, else a new one of the
-    same data type with undefined elements.
+    """Return an array of another shape: the same one if it can be resized,
+    else a new one of the same data type with undefined elements.
     """
     if is_torch(obj):
         return obj.resize_(tuple(shape))

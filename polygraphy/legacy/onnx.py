@@ -60,8 +60,8 @@ def get_num_nodes(model: ModelProto) -> int:
 
 
 def all_tensor_names(model: ModelProto, include_inputs: bool | None = None) -> list[str]:
-    """Return the names of the tensors that nodes of a model compute, in graph order, without
-    constants.
+    """Return the names of the tensors that nodes of a model compute, in graph order,
+    without constants.
 
     Args:
         model: the model.
@@ -222,9 +222,7 @@ def _values_of(constant: Any) -> Any:
 
 
 def set_shapes_from_layerwise_meta(graph: Any, layerwise_meta: TensorMetadata) -> None:
-    """Set the known shapes and data types of the tensors of an `onnx_graphsurgeon.Graph` that are
-    not constants.
-    """
+    """Set known shapes and data types of computed tensors of an `onnx_graphsurgeon.Graph`."""
     for tensor in graph.tensors().values():
         if tensor.name not in layerwise_meta or isinstance(tensor, gs.Constant):
             continue
@@ -236,8 +234,8 @@ def set_shapes_from_layerwise_meta(graph: Any, layerwise_meta: TensorMetadata) -
 
 
 def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
-    """Return the tensors of an `onnx_graphsurgeon.Graph` whose elements determine the sizes of
-    others without an upper bound, such as the length of a Range.
+    """Return the tensors of an `onnx_graphsurgeon.Graph` that determine other tensors' sizes
+    without an upper bound, such as the length of a Range.
     """
     model = gs.export_onnx(graph)
     add_shapes(model, allow_onnxruntime=False)

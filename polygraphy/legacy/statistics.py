@@ -74,8 +74,8 @@ def compute_argmax(buffer: Any) -> Any:
 
 
 def compute_argmin(buffer: Any) -> Any:
-    """Return the index of the smallest element as a tuple; that of the first NaN if there is
-    one."""
+    """Return the index of the smallest element as a tuple;
+    that of the first NaN if there is one."""
     return _index(buffer, array.argmin)
 
 

@@ -83,8 +83,8 @@ def unmark_outputs(network: Any, outputs: Iterable[str]) -> None:
 
 
 def mark_layerwise(network: Any) -> None:
-    """Make all floating-point tensors outside loops outputs of a network, except constants and
-    shapes.
+    """Make all floating-point tensors outside loops outputs of a network,
+    except constants and shapes.
     """
     _mark_named(network, comparable_tensors(network))
 

@@ -103,8 +103,8 @@ def escape_controls(text: str) -> str:
 
 
 def without_commands(text: str, hash_sign: str = "\\x23") -> str:
-    """Return a text without commands for GitHub's runner, which looks for ``::`` at the start of a
-    line, after white space, and for ``##[`` anywhere.
+    """Return a text without commands for GitHub's runner,
+    which looks for ``::`` at the start of a line, after white space, and for ``##[`` anywhere.
 
     Args:
         text: the text to print.
@@ -279,8 +279,8 @@ class LogFile:
 
 
 def forward_to_logging(text: str, severity: int, frame: FrameType) -> None:
-    """Send a message to `logging.getLogger("Polygraphy")`, as a record with the level of its
-    severity and the place of `frame`.
+    """Send a message to `logging.getLogger("Polygraphy")`,
+    as a record with the level of its severity and the place of `frame`.
     """
     import logging
 

@@ -19,8 +19,8 @@ def defer_names(
     submodules: Collection[str] = (),
     removed_names: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module with names that are imported at the first use; `dir`
-    lists them too.
+    """Return the ``__getattr__`` of a module with names that are imported at the first use;
+    `dir` lists them too.
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.

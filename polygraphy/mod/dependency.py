@@ -152,8 +152,8 @@ class Dependency:
         return True
 
     def install_if_needed(self) -> bool:
-        """Install the module if it is missing or too old, and automatic installation is on; return
-        whether it was installed.
+        """Install the module if it is missing or too old, and automatic installation is on;
+        return whether it was installed.
 
         Returns:
             Whether it was installed.
@@ -220,8 +220,8 @@ class Dependency:
         )
 
     def _import_error(self, error: Exception) -> ImportError:
-        """Return the error for a module that cannot be imported, with the command that
-        reinstalls it.
+        """Return the error for a module that cannot be imported,
+        with the command that reinstalls it.
         """
         command = self.install_command()
         return missing_dependency(

@@ -105,8 +105,8 @@ class NarrowModels(Protocol):
         """
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that computes a narrow ``onnx.ModelProto`` with rounding after every
-        operator; None if no node is narrow.
+        """Return a function that computes a narrow ``onnx.ModelProto``, rounded at every operator;
+        None if no node is narrow.
 
         Raises:
             BackendError: the reference evaluator cannot run it.
@@ -344,9 +344,8 @@ class OpenedProgram(Protocol):
         """
 
     def line_of_number(self, name: str) -> str:
-        """Return the location, such as ``net.py:12``, where Python turns a tensor or a size into a
-        number that the operation of a tensor reads; empty if it is the operation's own line or
-        unknown."""
+        """Return the location where Python turns a tensor or a size into a number for an operation,
+        such as ``net.py:12``; empty if it is the operation's own line or unknown."""
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
         """Return the decisions of the program's statements for some data, in the order of their
@@ -441,8 +440,8 @@ class QuantizedModel(Protocol):
     reference: Any
 
     def named_reference(self, names: Mapping[str, str]) -> Any:
-        """Return the reference in which each node has a name, if necessary that of its first
-        output, and some inputs and outputs have other names.
+        """Return the reference in which each node has a name,
+        if necessary that of its first output, and some inputs and outputs have other names.
         """
 
     @property
@@ -515,8 +514,8 @@ class CodeTensors(Protocol):
         """Return the model of `split`, with Q/DQ pairs for operators on quantized tensors."""
 
     def float_nodes(self, name: str) -> Sequence[FloatNode]:
-        """Return the nodes in floating point between quantized tensors and a QuantizeLinear that
-        computes one, in order; none if another operator computes it.
+        """Return the float nodes between quantized tensors and the QuantizeLinear behind them,
+        in order; none if another operator computes what it quantizes.
         """
 
 
@@ -601,8 +600,8 @@ def failure_program(failure: Failure) -> str:
 def find_violations(
     model: Any, values: Mapping[str, Any], chosen: Collection[int] | None = None
 ) -> list[InvalidNode]:
-    """Return the nodes of an ``onnx.ModelProto`` that violate the ONNX specification, with one rule
-    each.
+    """Return the nodes of an ``onnx.ModelProto`` that violate the ONNX specification,
+    with one rule each.
 
     Args:
         model: the model.
@@ -613,8 +612,8 @@ def find_violations(
 
 @port
 def find_model_violation(model: Any) -> str:
-    """Return how an ``onnx.ModelProto`` as a whole violates the ONNX specification, such as two
-    tensors of one name; empty if it is valid."""
+    """Return how an ``onnx.ModelProto`` as a whole violates the ONNX specification,
+    such as two tensors of one name; empty if it is valid."""
 
 
 @port
@@ -652,8 +651,8 @@ def find_quantized_operands(model: Any) -> list[QuantizedOperand]:
 
 @port
 def dequantize_model(model: Any) -> Any:
-    """Return a copy of a model in which nodes read unquantized tensors, with weights in floating
-    point.
+    """Return a copy of a model in which nodes read unquantized tensors,
+    with weights in floating point.
     """
 
 

@@ -157,8 +157,8 @@ class OpenModel(Protocol):
         """Return the facts about the model that are known without running it."""
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OpenModel:
-        """Return the model with the taken branches in place of its If nodes, if their conditions
-        are weights or are given; the model itself if no node is replaced.
+        """Return the model with the taken branches in place of its If nodes,
+        if their conditions are weights or are given; the model itself if no node is replaced.
 
         Args:
             conditions: by tensor, a boolean array of one element.
@@ -183,8 +183,8 @@ class OpenModel(Protocol):
         """
 
     def results_read_outside(self, nodes: Collection[int]) -> list[str]:
-        """Return the results of some nodes that other nodes, or the outputs, need; all results if
-        there are none.
+        """Return the results of some nodes that other nodes, or the outputs, need;
+        all results if there are none.
         """
 
     def part(
@@ -210,15 +210,15 @@ class OpenModel(Protocol):
         """Return a description of each node, in order, for inputs of these shapes."""
 
     def non_boundary_tensors(self) -> Collection[str]:
-        """Return the tensors that cannot be passed from one part to another: values of unknown
-        type, and values that are not tensors.
+        """Return the tensors that cannot be passed from one part to another:
+        values of unknown type, and values that are not tensors.
         """
 
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
     ) -> RecomputedTensors | None:
-        """Return a tensor recomputed from the tensors before it, for each run, with the effect of
-        rounding; None if it cannot be computed."""
+        """Return a tensor recomputed from the tensors before it, for each run,
+        with the effect of rounding; None if it cannot be computed."""
 
 
 class LayeredModel(OpenModel, Protocol):
@@ -362,8 +362,9 @@ def save_to_file(
 
 @port
 def adopt_opset(model: Any, reference: Any) -> AdoptedOpset | None:
-    """Return a copy of an ``onnx.ModelProto`` that states the opset of another, with its nodes
-    unchanged; None if both state the same opset, or none of the nodes is defined differently.
+    """Return a copy of an ``onnx.ModelProto`` that states the opset of another,
+    with its nodes unchanged; None if both state the same opset, or none of the nodes is defined
+    differently.
     """
 
 

@@ -157,8 +157,8 @@ class Device(DeviceMemory, Protocol):
         """Return new pinned host memory."""
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """Return an array of zeros in pinned host memory, which is freed with the last view of the
-        array.
+        """Return an array of zeros in pinned host memory,
+        which is freed with the last view of the array.
         """
 
     def register(self, host_address: int, nbytes: int) -> bool:
@@ -179,8 +179,8 @@ class Device(DeviceMemory, Protocol):
         """
 
     def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> Any:
-        """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`, which keeps
-        `owner` alive if it is set."""
+        """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`,
+        which keeps `owner` alive if it is set."""
 
 
 @port
@@ -200,8 +200,8 @@ def release_memory() -> None:
 
 @port
 def computes_in_tf32(gpu: int = 0) -> bool:
-    """Return whether NVIDIA libraries may compute float32 in TF32 on a GPU: the GPU has TF32, and
-    the environment variable ``NVIDIA_TF32_OVERRIDE`` is not 0.
+    """Return whether NVIDIA libraries may compute float32 in TF32 on a GPU:
+    the GPU has TF32, and the environment variable ``NVIDIA_TF32_OVERRIDE`` is not 0.
 
     Args:
         gpu: its index.
@@ -210,8 +210,8 @@ def computes_in_tf32(gpu: int = 0) -> bool:
 
 @port
 def is_tf32_forced() -> bool:
-    """Return whether the environment variable ``NVIDIA_TF32_OVERRIDE`` is 1, so that no option of a
-    program selects float32.
+    """Return whether the environment variable ``NVIDIA_TF32_OVERRIDE`` is 1,
+    so that no option of a program selects float32.
     """
 
 
@@ -228,6 +228,7 @@ SECTIONS = ("packages", "providers", "openvino", "tensorrt", "machine")
 
 @port
 def sections_of() -> list[Section]:
-    """Return the known facts about the machine, packages or a backend (the key), without changing
-    anything. It never fails: facts that cannot be determined are reported as such.
+    """Return the known facts about the machine, packages or a backend (the key),
+    without changing anything. It never fails: facts that cannot be determined are reported as
+    such.
     """

@@ -46,8 +46,8 @@ def describe_file(source: ModelSource, detail: Detail) -> Any:
 
 @port
 def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
-    """Return the quantized tensors in an ONNX file; none if it is not quantized, or cannot be
-    read."""
+    """Return the quantized tensors in an ONNX file;
+    none if it is not quantized, or cannot be read."""
 
 
 class ModelReports(Protocol):
@@ -63,8 +63,7 @@ class ModelReports(Protocol):
         """Show the sizes and costs of a model."""
 
     def show_unbounded_tensors(self, names: Sequence[str]) -> None:
-        """Show the tensors whose elements determine, without a limit, the sizes of other
-        tensors."""
+        """Show the tensors whose elements determine the sizes of other tensors without a limit."""
 
     def show_quantization(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
         """Show how a model is quantized: in one line, or tensor by tensor."""
@@ -220,8 +219,9 @@ def open_to_lint(source: ModelSource) -> Lint:
 
 @port
 def support_problems(model: Any) -> list[Problem]:
-    """Return the reasons why a backend (the key is its name; TensorRT without a key) does not
-    support an ``onnx.ModelProto``; empty if it supports the model. Nothing is built or changed.
+    """Return the reasons why a backend does not support an ``onnx.ModelProto``;
+    empty if it does. The key is the name of the backend; TensorRT has none. Nothing is built or
+    changed.
 
     Raises:
         BackendError: the backend is missing, or cannot be asked.
@@ -232,8 +232,8 @@ def support_problems(model: Any) -> list[Problem]:
 def place_nodes(
     model: Any, providers: Sequence[Any], provider_libraries: Mapping[str, str] | None = None
 ) -> Placements:
-    """Return the ONNX Runtime execution provider of each node of an ``onnx.ModelProto``, which is
-    not changed, and why nodes run elsewhere if that is known.
+    """Return the ONNX Runtime execution provider of each node of an ``onnx.ModelProto``,
+    which is not changed, and why nodes run elsewhere if that is known.
 
     Args:
         model: the model.

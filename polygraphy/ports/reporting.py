@@ -73,8 +73,8 @@ class Console(Protocol):
         of a device; called after `runner_completed`."""
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """Report the device times of a runner's iterations, in order; called after
-        `runner_completed`, if there are any."""
+        """Report the device times of a runner's iterations, in order;
+        called after `runner_completed`, if there are any."""
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """Report that a runner failed and the others continue."""
@@ -183,8 +183,8 @@ class Reports(Protocol):
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
-        """Show the layers whose tactic differs between two builds, with both; None for a build
-        without the layer.
+        """Show the layers whose tactic differs between two builds, with both;
+        None for a build without the layer.
         """
 
     def bad_tactics(

@@ -47,8 +47,8 @@ class Runner(Protocol):
         """Deactivate."""
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Return names, data types and shapes of the inputs, in the model's order; only while
-        active.
+        """Return names, data types and shapes of the inputs, in the model's order;
+        only while active.
         """
 
     def infer(self, feed_dict: Mapping[str, Any], check_inputs: bool = True) -> dict[str, Any]:
@@ -212,8 +212,8 @@ class WarmProcess(Protocol):
         """
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Return a handle of the result of a function called in the process, which stores the
-        result as long as the handle exists.
+        """Return a handle of the result of a function called in the process,
+        which stores the result as long as the handle exists.
 
         Raises:
             BackendError: as for `call`.
@@ -302,8 +302,8 @@ def read_backend_profile(path: str, layers: str | None) -> list[ExecutionProfile
 def describe_node_inputs(
     model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
-    """Return a phrase for the error message of a backend: the opset of a node, and its inputs with
-    data types and shapes; empty if they are not known.
+    """Return a phrase for the error message of a backend:
+    the opset of a node, and its inputs with data types and shapes; empty if they are not known.
 
     Args:
         model: an ``onnx.ModelProto``, its bytes, or its path.
@@ -422,8 +422,8 @@ class OtherEnvironment(Protocol):
         """
 
     def runtime_graph(self, model: Any, settings: Mapping[str, Any]) -> Any | None:
-        """Return the executed graph of an ``onnx.ModelProto``, as `SuspectedParty.runtime_graph`
-        does; None if the backend does not save it there.
+        """Return the graph that the backend executes for an ``onnx.ModelProto``,
+        as `SuspectedParty.runtime_graph` does; None if the backend does not save it there.
 
         Raises:
             BackendError: the backend refuses it there.

@@ -96,8 +96,8 @@ def temporary_path() -> str:
 
 @port
 def mirror_folder(folder: str, besides: Collection[str]) -> None:
-    """Create a folder with links to everything in the current folder, so that commands can run in
-    it in parallel.
+    """Create a folder with links to everything in the current folder,
+    so that commands can run in it in parallel.
 
     Args:
         folder: its path.

@@ -141,8 +141,8 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
 
 @port
 def install_environment(requirements: str, folder: str) -> str:
-    """Return the path of a virtual environment with the packages in a requirements file and those
-    that this package needs; it is created once for each content of the file.
+    """Return the path of a virtual environment with a requirements file's packages,
+    and those that this package needs; it is created once for each content of the file.
 
     Raises:
         FileError: there is no such file.

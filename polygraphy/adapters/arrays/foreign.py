@@ -78,8 +78,8 @@ def is_torch(array: Any) -> bool:
 
 
 def host_array(array: Any) -> np.ndarray[Any, Any]:
-    """Return a NumPy array with the elements of an array in host memory, sharing memory if
-    possible.
+    """Return a NumPy array with the elements of an array in host memory,
+    sharing memory if possible.
 
     Raises:
         InputError: it cannot be read as an array.
@@ -206,8 +206,8 @@ def _current_stream(torch: Any, gpu: int) -> int:
 
 
 def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
-    """Raise InputError if the GPU of the stream cannot read the data, which would end all work of
-    this process.
+    """Raise InputError if the GPU of the stream cannot read the data,
+    which would end all work of this process.
     """
     if gpu != stream.device:
         raise InputError(
@@ -218,8 +218,8 @@ def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
 
 
 def _interface_buffer(array: Any, stream: Order) -> DeviceBuffer:
-    """Return the address, shape and owner of an array with `__cuda_array_interface__`, once its
-    stream is done.
+    """Return the address, shape and owner of an array with `__cuda_array_interface__`,
+    once its stream is done.
     """
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):

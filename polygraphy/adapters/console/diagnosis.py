@@ -45,8 +45,8 @@ class LogDiagnosisReports:
         _draw(step)
 
     def show_result(self, result: DiagnosisResult) -> bool:
-        """Show the culprits; return whether the console shows why a result is inconclusive, which
-        it does in front of the steps."""
+        """Show the culprits; return whether the console shows why a result is inconclusive,
+        which it does in front of the steps."""
         _draw("")
         least = max(G_LOGGER.severity, G_LOGGER.console_severity)
         shows_reason = shows_answers() and least <= G_LOGGER.WARNING
@@ -110,8 +110,8 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
 
 
 def _draw(step: str) -> None:
-    """Show the last step on a terminal, in a line that the next output replaces; an empty step
-    clears it."""
+    """Show the last step on a terminal, in a line that the next output replaces;
+    an empty step clears it."""
     stream = sys.stderr
     if shows_answers() and stream is not None and shows_colors(stream):
         room = get_terminal_size().columns - 1

@@ -206,8 +206,8 @@ def _spread(runtimes: Sequence[float]) -> str:
 
 
 def _device_spread(times: Sequence[DeviceTimes]) -> str:
-    """Return the spread of device times as text, part by part; without the first call, unless it is
-    the only one.
+    """Return the spread of device times as text, part by part; without the first call,
+    unless it is the only one.
     """
     later = times[1:] or times
     parts = {

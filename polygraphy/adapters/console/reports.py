@@ -145,8 +145,8 @@ class LogReports:
 
 
 def _table_lines(report: DataReport) -> Iterator[str]:
-    """Yield an answer, and a table for each runner; of many tensors, only those with NaN or
-    infinities and the first ones."""
+    """Yield an answer, and a table for each runner; of many tensors,
+    only those with NaN or infinities and the first ones."""
     yield from wrap_text(_data_answer(report), 2)
     titles = short_names(run.runner or "inputs" for run in report.runs)
     for title, run in zip(titles, report.runs):
@@ -326,8 +326,8 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
 
 
 def _environment_answer(environment: Environment) -> Iterator[str]:
-    """Yield the installed software as a table for each section, without the separators of the
-    log."""
+    """Yield the installed software as a table for each section,
+    without the separators of the log."""
     yield from (*wrap_text(environment.summary, 2), "")
     for section in environment.sections:
         width = max((len(name) for name, _ in section.facts), default=0)

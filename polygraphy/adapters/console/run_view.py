@@ -254,8 +254,8 @@ class RunView:
         return is_waiting and self._banner and self._compared == 1 and self._failed
 
     def _show_failure_first(self, code: int, seconds: float) -> None:
-        """Show the verdict and the worst element before the lines of the log, which are longer than
-        a terminal."""
+        """Show the verdict and the worst element before the lines of the log,
+        which are longer than a terminal."""
         from polygraphy.adapters.console.screen import verdict_lines, write_lines
 
         terminal = self._terminal()

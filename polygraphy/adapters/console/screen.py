@@ -62,8 +62,8 @@ class Screen:
 
     @contextmanager
     def hide_lines(self) -> Iterator[None]:
-        """Mark lines logged inside the block as hidden: the console shows their content in its own
-        way.
+        """Mark lines logged inside the block as hidden:
+        the console shows their content in its own way.
         """
         before, self._tells = self._tells, True
         try:

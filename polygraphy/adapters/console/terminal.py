@@ -51,8 +51,8 @@ class Terminal:
         self.comparisons = self._with_nodes(recorder.comparisons)
 
     def _with_nodes(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
-        """Return the comparisons with the nodes that compute each layer; without nodes for few
-        layers that all passed.
+        """Return the comparisons with the nodes that compute each layer;
+        without nodes for few layers that all passed.
         """
         if all(comparison.passed and len(comparison.outputs) <= _FEW for comparison in comparisons):
             return comparisons

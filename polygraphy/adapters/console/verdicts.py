@@ -117,8 +117,8 @@ def log_outputs(pair: PairResult, *, draws: bool = True) -> None:
 
 
 def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) -> None:
-    """Log the comparison of one output in one iteration; `draws` enables distributions for
-    failures.
+    """Log the comparison of one output in one iteration;
+    `draws` enables distributions for failures.
     """
     if isinstance(result, UncomparedResult):
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result.reason}")
@@ -265,8 +265,8 @@ def _function_clause(label: str) -> str:
 
 
 def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
-    """Log the number of iterations, or average outputs, that matched; if `is_explained`, also an
-    explanation.
+    """Log the number of iterations, or average outputs, that matched;
+    if `is_explained`, also an explanation.
     """
     for position, tally in enumerate(result.tallies()):
         text = (

@@ -167,8 +167,8 @@ class Cuda:
         check_result(cudart().cudaFreeHost(ptr), f"free pinned memory at {ptr:#x}")
 
     def host_register(self, ptr: int, nbytes: int) -> bool:
-        """Pin existing host memory; return False if CUDA refuses, for example because it is
-        pinned."""
+        """Pin existing host memory; return False if CUDA refuses,
+        for example because it is pinned."""
         if cudart().cudaHostRegister(ptr, nbytes, _DEFAULT)[0]:
             cudart().cudaGetLastError()
             return False
@@ -215,8 +215,8 @@ _wrapper = Cuda()
 
 
 def wrapper() -> Cuda:
-    """Return the wrapper of the CUDA runtime, one per process; nothing is loaded before its first
-    call.
+    """Return the wrapper of the CUDA runtime, one per process;
+    nothing is loaded before its first call.
     """
     return _wrapper
 

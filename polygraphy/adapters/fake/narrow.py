@@ -49,9 +49,7 @@ class FakeNarrowModel:
         holds = plain or self._losing <= set(without)
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
-            """Return the input as the output, or infinity if the model does not hold in half
-            precision.
-            """
+            """Return the input as the output, or infinity if half precision is too narrow."""
             value = np.array(feed["x"], np.float32)
             return {"y": value if holds else np.full_like(value, np.inf)}
 

@@ -77,8 +77,8 @@ def _quantize_all(
     excluded: Sequence[Sequence[str]],
     keeps_full_range: Sequence[bool],
 ) -> list[str]:
-    """Return the paths of models quantized without some nodes; none if no options are known with
-    which NNCF quantizes the tensors that the model quantizes.
+    """Return the paths of models quantized without some nodes;
+    none if no options are known with which NNCF quantizes the tensors that the model quantizes.
     """
     import logging
 

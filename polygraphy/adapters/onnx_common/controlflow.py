@@ -20,8 +20,8 @@ def _run_iteration(
 
 
 def _stack_iterations(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
-    """Return the values of an output from all iterations; without any, an empty array of its
-    declared type and shape.
+    """Return the values of an output from all iterations;
+    without any, an empty array of its declared type and shape.
     """
     if rounds:
         return np.stack([np.asarray(value) for value in rounds], axis=axis)
@@ -42,8 +42,8 @@ def run_loop(
     attributes: Any = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Return the results of a Loop: its body runs up to `most` times, while its condition is
-    true."""
+    """Return the results of a Loop: its body runs up to `most` times,
+    while its condition is true."""
     states, number = list(carried), 0
     scans: list[list[Array]] = [[] for _ in body.output_names[1 + len(carried) :]]
     limit = None if most is None else int(np.ravel(most)[0])

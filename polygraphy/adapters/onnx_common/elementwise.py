@@ -47,8 +47,9 @@ def axis_values(values: Sequence[int] | None, length: int, default: int) -> list
 
 
 def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Return a binary operator as it was before opset 7: shapes are equal, or the second one is
-    aligned with the first from an axis on if the attribute `broadcast` allows it.
+    """Return a binary operator as it was before opset 7:
+    shapes are equal, or the second one is aligned with the first from an axis on if the attribute
+    `broadcast` allows it.
     """
 
     def call(x: Array, y: Array, *, axis: int | None = None, broadcast: int = 0, **_: Any) -> Array:

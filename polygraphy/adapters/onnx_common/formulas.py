@@ -252,8 +252,8 @@ def _stft(
     onesided: int = 1,
     **_: Any,
 ) -> Array:
-    """Return the sum of each frame times its window and the waves of each frequency, with real and
-    imaginary parts on the last axis.
+    """Return the sum of each frame times its window and the waves of each frequency,
+    with real and imaginary parts on the last axis.
     """
     parts = signal[..., None] if signal.ndim == _FLAT_SIGNAL else signal
     length = len(window) if frame_length is None else int(np.reshape(frame_length, ()))

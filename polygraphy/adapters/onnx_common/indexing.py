@@ -33,8 +33,8 @@ def has_element(x: Any = None, **_: Any) -> Array:
 
 
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
-    """Return the second of two values at each index, which may count from the end, and the first
-    elsewhere; the depth may be a list of one number.
+    """Return the second of two values at each index,
+    which may count from the end, and the first elsewhere; the depth may be a list of one number.
     """
     (length,) = _integers(depth)
     classes = np.asarray(indices)

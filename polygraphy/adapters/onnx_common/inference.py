@@ -51,8 +51,9 @@ def crashes_without_types(node: NodeProto) -> bool:
 
 
 def crashes_by_attribute(node: NodeProto) -> bool:
-    """Return whether inference crashes at a node because an attribute contradicts it: a Split into
-    fewer parts than it has outputs, or a GatherND with a negative number of batch dimensions."""
+    """Return whether inference crashes at a node because an attribute contradicts it:
+    a Split into fewer parts than it has outputs, or a GatherND with a negative number of batch
+    dimensions."""
     numbers: dict[str, int] = {entry.name: entry.i for entry in node.attribute}
     if node.op_type == "Split":
         return numbers.get("num_outputs", len(node.output)) < len(node.output)
@@ -60,8 +61,8 @@ def crashes_by_attribute(node: NodeProto) -> bool:
 
 
 def hide_crashing_nodes(model: ModelProto) -> ModelProto:
-    """Return a model in which nodes that may crash inference are in an unknown domain; the model
-    itself if there are none. `restore_nodes` reverts it.
+    """Return a model in which nodes that may crash inference are in an unknown domain;
+    the model itself if there are none. `restore_nodes` reverts it.
     """
     if not any(map(_may_crash, _nodes_of(model))):
         return model

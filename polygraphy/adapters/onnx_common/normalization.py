@@ -31,8 +31,8 @@ def batch_normalization(
     training_mode: int = 0,
     **_: Any,
 ) -> Results:
-    """Return x normalized by given statistics, or in training by those of the batch: from opset 14
-    on an attribute selects training, before that the number of outputs does.
+    """Return x normalized by given statistics, or in training by those of the batch:
+    from opset 14 on an attribute selects training, before that the number of outputs does.
     """
     wides = [to_float64(value) for value in (scale, bias, mean, var)]
     values = to_float64(x)

@@ -146,8 +146,8 @@ def _factors(
 def _origins(
     how: str, length: int, size: int, factor: np.floating[Any], region: tuple[float, float]
 ) -> Array:
-    """Return the positions in the input of the elements of the output, by the table of the
-    standard, in the data type of the factor.
+    """Return the positions in the input of the elements of the output,
+    by the table of the standard, in the data type of the factor.
     """
     at: Array = np.arange(length).astype(factor.dtype)
     resized = factor * size

@@ -18,8 +18,9 @@ def stft(
     onesided: int = 1,
     **_: Any,
 ) -> Array:
-    """Return the spectrum of each frame of a signal, with real and imaginary parts on the last
-    axis; samples beyond the last whole frame are dropped.
+    """Return the spectrum of each frame of a signal,
+    with real and imaginary parts on the last axis; samples beyond the last whole frame are
+    dropped.
 
     Args:
         signal: of shape (batch, samples, 1), (batch, samples, 2) where it is complex, or (batch,

@@ -67,8 +67,8 @@ def open_environment(path: str) -> OtherEnvironment:
 
 
 def provider_sections() -> list[Section]:
-    """Return the sections of `doctor` about ONNX Runtime: its providers in order of priority, and
-    its plugins.
+    """Return the sections of `doctor` about ONNX Runtime:
+    its providers in order of priority, and its plugins.
     """
     title = "ONNX Runtime Execution Providers"
     try:

@@ -78,8 +78,8 @@ def place_nodes(
 
 
 def record_placements(options: SessionOptions) -> None:
-    """Set the options with which a session records the provider of each node, if this ONNX Runtime
-    can."""
+    """Set the options with which a session records the provider of each node,
+    if this ONNX Runtime can."""
     options.add_session_config_entry(_RECORDS, "1")
 
 

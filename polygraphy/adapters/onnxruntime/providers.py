@@ -306,8 +306,8 @@ def _is_cpu(provider: Provider) -> bool:
 
 
 def session_arguments(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
-    """Return the arguments of a session for providers, by full name; those of plugins go into its
-    options.
+    """Return the arguments of a session for providers, by full name;
+    those of plugins go into its options.
     """
     plugged = set(_plugin_providers())
     named = [(provider, {}) if isinstance(provider, str) else provider for provider in providers]

@@ -547,8 +547,8 @@ def _prepare_model(
 
 
 def _remove_added_names(model: ModelProto) -> ModelProto:
-    """Return a model without the node names that `_prepare_model` added, because names of unnamed
-    nodes follow from their outputs.
+    """Return a model without the node names that `_prepare_model` added,
+    because names of unnamed nodes follow from their outputs.
     """
     for node in model.graph.node:
         if node.name.startswith(_MADE_UP):
@@ -584,8 +584,8 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
 
 
 def _lift_constants(model: ModelProto) -> None:
-    """Convert Constant nodes with weights to initializers, because ONNX Runtime would look for
-    their ranges."""
+    """Convert Constant nodes with weights to initializers,
+    because ONNX Runtime would look for their ranges."""
     weights = {
         name for node in model.graph.node if node.op_type in QUANTIZED_OPS for name in node.input
     }
@@ -615,8 +615,8 @@ def _load_or_measure(
     method: str,
     cache: CalibrationCache,
 ) -> Ranges:
-    """Return the ranges of tensors, from the cache if it has all of them, else measured and saved
-    to the cache.
+    """Return the ranges of tensors, from the cache if it has all of them,
+    else measured and saved to the cache.
     """
     or_measure = load_ranges(cache)
     if or_measure is not None:

@@ -71,16 +71,16 @@ def _mute_logging() -> Iterator[None]:
 
 
 def _tensor(name: str) -> str:
-    """Return the reference's name of a tensor, for which a site may have another name, as outputs
-    do."""
+    """Return the reference's name of a tensor, for which a site may have another name,
+    as outputs do."""
     if name.endswith("//float"):
         name = name.removesuffix("//float").removesuffix("_quantized")
     return name.removesuffix("_QuantizeLinear_Input")
 
 
 def _quantize_statically(request: Requantization) -> list[ModelProto]:
-    """Return models quantized again with static ranges, by the options that quantize the same
-    tensors; empty if the sites do not allow it."""
+    """Return models quantized again with static ranges,
+    by the options that quantize the same tensors; empty if the sites do not allow it."""
     constants = {
         node.output[0] for node in request.reference.graph.node if node.op_type == "Constant"
     }
@@ -113,8 +113,8 @@ def _quantize_statically(request: Requantization) -> list[ModelProto]:
 
 
 def _static_options(request: Requantization) -> Iterator[dict[str, Any]]:
-    """Yield options that decide which tensors are quantized: the default, and those of
-    `get_qdq_config`, which Olive calls.
+    """Yield options that decide which tensors are quantized:
+    the default, and those of `get_qdq_config`, which Olive calls.
     """
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
@@ -136,8 +136,8 @@ def _static_options(request: Requantization) -> Iterator[dict[str, Any]]:
 
 
 def _quantized_ops(request: Requantization) -> list[str]:
-    """Return the operators whose nodes all read and compute quantized tensors, as those of the
-    argument `op_types_to_quantize` do.
+    """Return the operators whose nodes all read and compute quantized tensors,
+    as those of the argument `op_types_to_quantize` do.
     """
     names = {_tensor(site.name) for site in request.sites if site.kind == "activation"}
     nodes = [node for node in request.reference.graph.node if node.input]

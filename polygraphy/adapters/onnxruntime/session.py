@@ -371,8 +371,8 @@ _GROUP = "RuleBasedTransformer"
 
 
 def match_rewrites(names: Sequence[str]) -> list[str]:
-    """Return rewrites by the exact names that ONNX Runtime requires; warn of unknown ones, which it
-    ignores silently.
+    """Return rewrites by the exact names that ONNX Runtime requires; warn of unknown ones,
+    which it ignores silently.
     """
     known_names = {name.lower(): name for name in REWRITES}
     rewrites = []

@@ -182,8 +182,8 @@ class CompiledModelFromOnnx(BaseLoader):
     def _low_precision_outputs(
         self, compiled: CompiledModel, products: Collection[str]
     ) -> dict[str, str]:
-        """Return the type in which each output is computed, if it is less precise than float32, and
-        log it.
+        """Return the type in which each output is computed,
+        if it is less precise than float32, and log it.
 
         Args:
             compiled: the model.
@@ -281,8 +281,8 @@ def precision_of(compiled: CompiledModel) -> str:
 
 
 def default_precision(device: str) -> str:
-    """Return the default compute type of a device, by OpenVINO's name; for several devices, the
-    first below float32.
+    """Return the default compute type of a device, by OpenVINO's name;
+    for several devices, the first below float32.
     """
     core = core_of_process()
     kind, _, listed = device.partition(":")
@@ -405,8 +405,8 @@ class Layer:
     output: str = ""
 
     def is_generated_from(self, names: Collection[str]) -> bool:
-        """Return whether the layer is generated code for several operators, including one of
-        these."""
+        """Return whether the layer is generated code for several operators,
+        including one of these."""
         return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
@@ -444,8 +444,8 @@ def _layer(op: Any) -> Layer:
 
 
 def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
-    """Return, by output, the least precise type in its computation, if that is less than
-    float32."""
+    """Return, by output, the least precise type in its computation,
+    if that is less than float32."""
     visited: dict[str, str] = {}
     for layer in layers:
         before = [visited[name] for name in layer.reads if name in visited]

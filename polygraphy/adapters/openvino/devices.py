@@ -13,8 +13,8 @@ _HINT = "INFERENCE_PRECISION_HINT"
 
 
 def device_sections() -> list[Section]:
-    """Return the devices, and the default compute type of each; nothing without OpenVINO, which is
-    imported, but never installed here.
+    """Return the devices, and the default compute type of each; nothing without OpenVINO,
+    which is imported, but never installed here.
     """
     try:
         import openvino  # noqa: F401 - Nothing is installed by that.

@@ -86,8 +86,8 @@ class OpenvinoRunner(BaseRunner):
         return last_words(_CRASHED.format(doing)) if self.is_watched else nullcontext()
 
     def open_profiler(self) -> NodeProfiler:
-        """Return a profiler of the model, compiled again with performance counts; only while
-        active.
+        """Return a profiler of the model, compiled again with performance counts;
+        only while active.
 
         Raises:
             BackendError: the model was compiled elsewhere.

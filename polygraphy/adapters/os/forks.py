@@ -62,8 +62,8 @@ _CUDA_DRIVER = "libcuda.so.1"
 
 
 def has_started_cuda() -> bool:
-    """Return whether any library in this process, such as PyTorch, has started CUDA, which does not
-    survive a fork."""
+    """Return whether any library in this process, such as PyTorch, has started CUDA,
+    which does not survive a fork."""
     try:
         # Without RTLD_NOLOAD, this call would load the library.
         driver = ctypes.CDLL(_CUDA_DRIVER, mode=getattr(os, "RTLD_NOLOAD", 0))

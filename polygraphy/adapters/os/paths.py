@@ -402,8 +402,8 @@ def is_claim(path: Path) -> bool:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """In the block, no other process that uses this function replaces files in the folder. It waits
-    until the folder is free, and does nothing if the system cannot lock folders."""
+    """In the block, no other process that uses this function replaces files in the folder.
+    It waits until the folder is free, and does nothing if the system cannot lock folders."""
     if fcntl is None:
         yield
         return
@@ -416,8 +416,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _fill_target(target: Path, part: Path) -> bool:
-    """Copy a temporary file into its target if that is an empty writable file; return whether it
-    was."""
+    """Copy a temporary file into its target if that is an empty writable file;
+    return whether it was."""
     if not is_empty_file(target):
         return False
     try:

@@ -116,8 +116,8 @@ class WarmInterpreter:
         return number
 
     def answer_to(self, number: int, wait: float | None = None) -> Mapping[str, Any] | None:
-        """Return the answer to a request once it is there, and keep answers to others; None after
-        `wait` seconds.
+        """Return the answer to a request once it is there, and keep answers to others;
+        None after `wait` seconds.
 
         Args:
             number: the number of the request.
@@ -152,8 +152,8 @@ class WarmInterpreter:
         return self._answers.pop(number)
 
     def stop(self, number: int) -> Mapping[str, Any]:
-        """End the command of a request, and return its answer; empty if the interpreter has
-        ended."""
+        """End the command of a request, and return its answer;
+        empty if the interpreter has ended."""
         with suppress(BackendError):
             if number not in self._answers and self._process is not None:
                 self._send({"number": number, "words": []})

@@ -96,8 +96,8 @@ class WarmProcess:
         return self._request(function, arguments, None)
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> ObjectHandle:
-        """Return a handle of the result of a function called in the process, which stores the
-        result."""
+        """Return a handle of the result of a function called in the process,
+        which stores the result."""
         number = next(self._numbers)
         self._request(function, arguments, number)
         return ObjectHandle(self, number)
@@ -364,8 +364,8 @@ class _Sender:
         return []
 
     def send(self, answer: tuple[bool | None, Any]) -> None:
-        """Send whether a call succeeded, with its result or its exception; (None, None) while it
-        continues."""
+        """Send whether a call succeeded, with its result or its exception;
+        (None, None) while it continues."""
         with self._lock, _message(answer, self._lines) as message:
             try:
                 message.send(self._channel)

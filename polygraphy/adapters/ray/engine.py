@@ -144,8 +144,8 @@ def _in_folder(path: str) -> Iterator[None]:
 
 
 def _connect() -> None:
-    """Connect to a Ray cluster until this process ends; workers import this package from its
-    current location.
+    """Connect to a Ray cluster until this process ends;
+    workers import this package from its current location.
 
     Raises:
         BackendError: there is no cluster, and none can be started.

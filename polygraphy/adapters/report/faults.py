@@ -40,8 +40,8 @@ class Listeners:
 
 @contextmanager
 def write_faults(path: str) -> Iterator[None]:
-    """Append a line of JSON to a file when the program ends: for each judged output None if it
-    passed, else its largest difference."""
+    """Append a line of JSON to a file when the program ends:
+    for each judged output None if it passed, else its largest difference."""
     heard = OutputFaults()
     with bind(Console, Listeners([resolve(Console), heard])):
         try:

@@ -65,8 +65,8 @@ def _failures(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _sarif_result(rule: str, level: str, text: str, path: str, nodes: list[str]) -> dict[str, Any]:
-    """Return a result in SARIF; it points to the first line of the model, because a model has no
-    lines, and names the nodes.
+    """Return a result in SARIF; it points to the first line of the model,
+    because a model has no lines, and names the nodes.
     """
     location: dict[str, Any] = {
         "physicalLocation": {

@@ -509,8 +509,8 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _take_standard_output() -> TextIO | None:
-    """Return a stream for the document alone (None if standard output is closed); redirect all
-    other output, also of child processes, to standard error.
+    """Return a stream for the document alone (None if standard output is closed);
+    redirect all other output, also of child processes, to standard error.
     """
     stdout: TextIO | None = sys.stdout  # None if it was closed before the start.
     if stdout is None:

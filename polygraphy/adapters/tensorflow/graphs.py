@@ -239,8 +239,8 @@ def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
 
 
 def without_control_dependencies(definition: Any) -> Any:
-    """Return a copy of a `GraphDef` without control dependencies, which has the same results if no
-    operation has a state or a side effect."""
+    """Return a copy of a `GraphDef` without control dependencies,
+    which has the same results if no operation has a state or a side effect."""
     shorter = type(definition)()
     shorter.CopyFrom(definition)
     for node in shorter.node:
@@ -338,8 +338,8 @@ def _has_op(graph: Any, name: str) -> bool:
 
 
 def freeze_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
-    """Return the part of a session's graph that some outputs need, with its variables as
-    constants."""
+    """Return the part of a session's graph that some outputs need,
+    with its variables as constants."""
     v1 = tensorflow_module().compat.v1
     definition = session.graph.as_graph_def()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]

@@ -178,8 +178,8 @@ class GraphFromCkpt(BaseLoader):
         self._name = name
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph with its variables as constants, and the names of its outputs: the
-        tensors that no operation reads.
+        """Return the graph with its variables as constants, and the names of its outputs:
+        the tensors that no operation reads.
 
         Raises:
             FileError: the folder or the checkpoint is missing.

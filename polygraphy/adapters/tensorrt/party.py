@@ -262,8 +262,8 @@ class _BuiltModel:
         keep: Collection[str],
         timings: io.BytesIO,
     ) -> None:
-        """Set the model and the settings, with the timings of earlier builds, which share most
-        layers."""
+        """Set the model and the settings, with the timings of earlier builds,
+        which share most layers."""
         self._model = model
         self._settings = dict(settings)
         self._keep = list(keep)

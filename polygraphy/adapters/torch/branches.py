@@ -37,9 +37,9 @@ def condition_text(expression: ast.expr) -> str:
 
 
 def place_of_number(path: str, line: int) -> tuple[str, int] | None:
-    """Return the file and line that compute the number which a line of a file reads: where Python
-    turns a tensor or its size into a number, also in a function that the line calls; None if there
-    is none, or it is the line itself."""
+    """Return the file and line that compute the number which a line of a file reads:
+    where Python turns a tensor or its size into a number, also in a function that the line
+    calls; None if there is none, or it is the line itself."""
     function = _function_around(parse_file(path), line)
     statements = [] if function is None else [*_plain_statements(function.body)]
     own_statements = [
@@ -220,8 +220,8 @@ def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def ends_with_jump(statement: ast.If) -> bool:
-    """Return whether an `if` ends with `return`, `raise` or similar, so that the code after it is
-    its other branch."""
+    """Return whether an `if` ends with `return`, `raise` or similar,
+    so that the code after it is its other branch."""
     return isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 

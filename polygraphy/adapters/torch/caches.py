@@ -114,8 +114,8 @@ class FlatCacheModule:
 
     @staticmethod
     def of(model: Any, names: Sequence[str], entries: Sequence[CacheEntry]) -> Any:
-        """Return a module with the inputs `names` of an ONNX model, which returns the cache as
-        tensors.
+        """Return a module with the inputs `names` of an ONNX model,
+        which returns the cache as tensors.
         """
 
         class Flat(torch.nn.Module):  # type: ignore[misc]
@@ -161,8 +161,8 @@ def _nest(tensors: Mapping[Sequence[int | str], Any]) -> Any:
 
 
 def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:
-    """Return the cache object of a transformers module; for other modules, a key and a value for
-    each layer."""
+    """Return the cache object of a transformers module;
+    for other modules, a key and a value for each layer."""
     layers: dict[int, dict[str, Any]] = {}
     for entry, tensor in cached.items():
         layers.setdefault(entry.layer, {})[entry.part] = tensor

@@ -256,8 +256,8 @@ class ExportedModule:
         return computed
 
     def without_writes(self) -> ExportedModule:
-        """Return the program without operations that change a tensor in place, so that each tensor
-        keeps the value with which it is returned or read."""
+        """Return the program without operations that change a tensor in place,
+        so that each tensor keeps the value with which it is returned or read."""
         calls = [node for node in self._program.graph.nodes if node.op == "call_function"]
         schemas = [getattr(call.target, "_schema", None) for call in calls]
         if not any(schema is not None and schema.is_mutable for schema in schemas):
@@ -298,8 +298,8 @@ class Module:
         return metadata
 
     def accept(self, names: Collection[str]) -> None:
-        """Make the optional parameters of `forward` with these names inputs, such as states that
-        are None in the first step.
+        """Make the optional parameters of `forward` with these names inputs,
+        such as states that are None in the first step.
         """
         parameters = self._parameters() or []
         self._optional = [
@@ -365,8 +365,8 @@ class Module:
         return program.run_all(tensors, keep)
 
     def export(self, tensors: Sequence[Any]) -> ExportedModule:
-        """Return the program that `torch.export` creates from the module, once for data of one
-        shape.
+        """Return the program that `torch.export` creates from the module,
+        once for data of one shape.
 
         Raises:
             UsageError: `torch.export` fails, so that the inner tensors are unknown.
@@ -637,8 +637,8 @@ def _is_state(path: Path) -> bool:
 
 
 def _newer_release(path: Path) -> str | None:
-    """Return the release of PyTorch that saved a program, if that is newer than this one; else
-    None.
+    """Return the release of PyTorch that saved a program, if that is newer than this one;
+    else None.
     """
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():

@@ -17,8 +17,8 @@ numpy = mod.lazy_import("numpy")
 
 
 def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the name of the model's input for each input of a program: the same name, else the
-    same position.
+    """Return the name of the model's input for each input of a program: the same name,
+    else the same position.
 
     Raises:
         InputError: the inputs do not match.
@@ -92,8 +92,8 @@ def fit_input(
     described: TensorMetadata,
     device: Any,
 ) -> Any:
-    """Return the data of an input in its data type; zeros for an input that the program does not
-    read.
+    """Return the data of an input in its data type;
+    zeros for an input that the program does not read.
     """
     metadata = described.get(name)
     dtype = None if metadata is None or metadata.shape is None else metadata.dtype

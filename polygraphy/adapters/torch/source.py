@@ -487,8 +487,8 @@ class OpenedModule(OpenedTorch):
         self.unsteady = next(filter(None, drawing), "")
 
     def open_for(self, feed: Mapping[str, Any]) -> OpenedTorch:
-        """Return the module opened for other data of the same shapes, for which its operations may
-        differ.
+        """Return the module opened for other data of the same shapes,
+        for which its operations may differ.
         """
         return OpenedModule(self._program, self._names, self._record_operations(feed), self.notes)
 
@@ -616,8 +616,8 @@ def _describe_operation(node: Any) -> Node:
 def _describe_randomness(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: Node
 ) -> str:
-    """Return a sentence if an operation generates random numbers or runs in training mode; else an
-    empty text."""
+    """Return a sentence if an operation generates random numbers or runs in training mode;
+    else an empty text."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return ""

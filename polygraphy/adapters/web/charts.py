@@ -70,8 +70,8 @@ class _Scale:
 def depth_chart(
     rows: Sequence[OutputRow], measure: Measure, anchor: Callable[[int], str]
 ) -> Markup | None:
-    """Return a chart of the errors of tensors in the order of computation, with rounding limit and
-    tolerance; None for too few tensors.
+    """Return a chart of the errors of tensors in the order of computation,
+    with rounding limit and tolerance; None for too few tensors.
 
     Args:
         rows: the rows of a comparison.

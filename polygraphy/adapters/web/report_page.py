@@ -331,8 +331,8 @@ def report_page(document: Document, model: Model | None, folder: str = ".") -> s
 
 
 def _matrix(sweep: Mapping[str, Any], report_folder: str) -> Mapping[str, Any]:
-    """Return the cells of a sweep by model and combination; if there are very many, some only as
-    data for the script.
+    """Return the cells of a sweep by model and combination;
+    if there are very many, some only as data for the script.
     """
     rows = sweep["rows"]
     labels = list(dict.fromkeys(row["label"] for row in rows))

@@ -94,8 +94,8 @@ class WorstTensors:
                 del self._kept[min(self._kept, key=lambda name: self._kept[name].sort_key)]
 
     def save(self) -> None:
-        """Save the recorded outputs, the worst first: one iteration for each run; nothing if no
-        output could be compared.
+        """Save the recorded outputs, the worst first: one iteration for each run;
+        nothing if no output could be compared.
         """
         names = sorted(self._kept, key=lambda name: self._kept[name].sort_key, reverse=True)
         runs: dict[int, IterationResult] = {}  # Keys are positions, because names may repeat.
@@ -658,8 +658,8 @@ def _functions(compare_func: Any) -> list[Any]:
 
 
 def _check_is_called(function: Any) -> None:
-    """Raise UsageError for a function that creates a comparison function, such as
-    `CompareFunc.simple` without parentheses."""
+    """Raise UsageError for a function that creates a comparison function,
+    such as `CompareFunc.simple` without parentheses."""
     made = getattr(function, "__annotations__", {}).get("return", "")
     if str(getattr(made, "__name__", made)).endswith("CompareFunc"):
         name = name_of(function)

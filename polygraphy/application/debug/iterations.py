@@ -443,8 +443,8 @@ class Iterations:
     def _sort_artifacts(
         self, check_folder: CheckFolder, outcome: Outcome, number: int, suffix: str
     ) -> None:
-        """Move the artifacts of an iteration to the folder for its outcome, with its number in
-        their names.
+        """Move the artifacts of an iteration to the folder for its outcome,
+        with its number in their names.
         """
         for path in self._numbered:
             copy_file(
@@ -500,8 +500,8 @@ _ENOUGH = 3
 def repeat(
     iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
 ) -> dict[Outcome, int]:
-    """Repeat the check up to a number of times, or until an outcome; return the count of each
-    outcome.
+    """Repeat the check up to a number of times, or until an outcome;
+    return the count of each outcome.
 
     Args:
         iterations: the iterations of checks.

@@ -229,8 +229,8 @@ class Jobs:
 
 
 def _ends_the_search(error: PolygraphyException) -> bool:
-    """Return whether an error ends the search, because it does not depend on the artifact: a full
-    disk, for example.
+    """Return whether an error ends the search, because it does not depend on the artifact:
+    a full disk, for example.
     """
     if isinstance(error, FileError):
         return not isinstance(error, ModelError)

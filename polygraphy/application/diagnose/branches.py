@@ -40,8 +40,8 @@ def inline_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Values] =
 
 
 def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Values]) -> Case:
-    """Return the case with the branches that belong to saved tensors: a fault before an If node can
-    make the model take another branch, whose nodes are not wrong."""
+    """Return the case with the branches that belong to saved tensors:
+    a fault before an If node can make the model take another branch, whose nodes are not wrong."""
     names = {node.reads[0] for node in case.whole.nodes if node.operator == "If"}
     if not any(name in values for values in saved for name in names):
         return case
@@ -50,8 +50,8 @@ def take_saved_branches(case: Case, feeds: Sequence[Feed], saved: Sequence[Value
 
 
 def take_branches(case: Case, feed: Feed, saved: Values) -> Case:
-    """Return the case with the branches of If nodes that run on one input set, if others run on
-    other sets."""
+    """Return the case with the branches of If nodes that run on one input set,
+    if others run on other sets."""
     if not any(node.operator == "If" for node in case.model.nodes):
         return case
     return evolve(case, model=inline_branches(evolve(case, model=case.whole), [feed], [saved]))

@@ -109,8 +109,8 @@ def save_bug_report(
 
 
 def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
-    """Return the result with the command that saves a bug report, if a backend is at fault and no
-    fix is known.
+    """Return the result with the command that saves a bug report,
+    if a backend is at fault and no fix is known.
     """
     first = next(iter(result.culprits), None)
     if first is None or result.verdict != FAULT:

@@ -232,8 +232,8 @@ class Case:
         self._log.evidence = self.evidence.with_party(party, version, problem)
 
     def without_data_notes(self) -> Case:
-        """Return the case without notes on input sets that were left out, because new data will be
-        chosen."""
+        """Return the case without notes on input sets that were left out,
+        because new data will be chosen."""
         log = evolve(self._log, evidence=evolve(self.evidence, left_out=()))
         return evolve(self, log=log)
 
@@ -498,8 +498,8 @@ def add_origins(result: DiagnosisResult, model: OpenModel) -> DiagnosisResult:
 
 
 def conclude(result: DiagnosisResult) -> bool:
-    """Pass a result to the console and to the report of the program; return whether no fault was
-    found.
+    """Pass a result to the console and to the report of the program;
+    return whether no fault was found.
 
     Raises:
         InconclusiveError: the cause of a difference could not be found.

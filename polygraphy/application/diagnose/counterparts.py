@@ -572,8 +572,8 @@ class _WeightSearch:
         return None
 
     def _is_operand(self, name: str) -> bool:
-        """Return whether a weight is a scalar that is combined with a computed tensor, rather than
-        with other scalars, each of which would explain the difference."""
+        """Return whether a weight is a scalar that is combined with a computed tensor,
+        rather than with other scalars, each of which would explain the difference."""
         own_values = self._mismatch.own
         readers = [
             own_values[x]

@@ -197,8 +197,8 @@ def choose_feeds_for_parties(
 def _memory_check(
     room: int, leave_out: LeaveOut, remedy: str = ""
 ) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
-    """Return a function that returns whether input sets fit in memory, and reports it if some do
-    not.
+    """Return a function that returns whether input sets fit in memory,
+    and reports it if some do not.
 
     Args:
         room: the bytes of memory that there are.

@@ -172,8 +172,8 @@ def _covers_nodes(model: OpenModel, saved: Collection[str]) -> bool:
 def _pair_saved_arrays(
     model: OpenModel, tensor_names: Collection[str], saved: Values, own_values: Values
 ) -> dict[str, str]:
-    """Return, by saved array without a name in the model, the matching output: by similar names or
-    order, else by unique value.
+    """Return, by saved array without a name in the model, the matching output:
+    by similar names or order, else by unique value.
     """
     if not saved.keys() & tensor_names:
         return pair_saved_outputs(own_values, saved)

@@ -64,8 +64,8 @@ Ending = Callable[[Found, T], Found]
 
 
 def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -> Step[T]:
-    """Return a step whose module is imported when the step runs, because most diagnoses need few of
-    all steps.
+    """Return a step whose module is imported when the step runs,
+    because most diagnoses need few of all steps.
 
     Args:
         name: the module below `application/diagnose`, and with a colon the function, unless it has

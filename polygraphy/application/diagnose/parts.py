@@ -120,8 +120,8 @@ def tensor_bytes(model: OpenModel, feed: Feed) -> int:
 
 
 def tensor_sizes(model: OpenModel, feed: Feed) -> dict[str, int]:
-    """Return the size in bytes of each tensor that a model computes from some data, if it is
-    known."""
+    """Return the size in bytes of each tensor that a model computes from some data,
+    if it is known."""
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
     return {
         name: size
@@ -132,8 +132,9 @@ def tensor_sizes(model: OpenModel, feed: Feed) -> dict[str, int]:
 
 
 def sizes_after_change(part: Submodel, output: str, party: SuspectedParty) -> dict[str, int]:
-    """Return the size in bytes of each tensor of a changed part, if it is known; a size that the
-    changed node determines, such as that of a Pad with other pads, is computed first.
+    """Return the size in bytes of each tensor of a changed part, if it is known;
+    a size that the changed node determines, such as that of a Pad with other pads, is computed
+    first.
 
     Args:
         part: the part.

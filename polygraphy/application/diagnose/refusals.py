@@ -306,8 +306,8 @@ def _whole_refusal_culprit(
 def _wrong_node_before(
     case: Case, party: SuspectedParty, trace: Trace, chosen: Sequence[int]
 ) -> Culprit | None:
-    """Return the first of some nodes that a backend computes incorrectly in isolation, which may
-    cause a later refusal; None if there is none.
+    """Return the first of some nodes that a backend computes incorrectly in isolation,
+    which may cause a later refusal; None if there is none.
     """
     values = trace.all_values
     for index in chosen:
@@ -339,8 +339,8 @@ def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
 def _runs_model(
     case: Case, party: SuspectedParty, *feeds: Feed, with_all_branches: bool = False, **how: Any
 ) -> bool:
-    """Return whether a backend runs the model on one of the input sets, with only the branches it
-    takes or the whole."""
+    """Return whether a backend runs the model on one of the input sets,
+    with only the branches it takes or the whole."""
     try:
         compute = party.load(case.model.given if with_all_branches else case.model.proto, **how)
         for feed in feeds:
@@ -364,8 +364,8 @@ def _describe_open_shapes(case: Case) -> str:
 
 
 def half_refusal(case: Case, wide: SuspectedParty, message: str) -> Culprit:
-    """Return the culprit for a model that a backend refuses in half precision but runs in
-    float32."""
+    """Return the culprit for a model that a backend refuses in half precision only,
+    not in float32."""
     facts = [evidence.refusal(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

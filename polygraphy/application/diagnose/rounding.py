@@ -54,8 +54,8 @@ _GAIN = 30.0
 def rounding_accumulates(
     case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]
 ) -> bool:
-    """Return whether accumulated rounding explains all differences between backends, so that no
-    node must be examined.
+    """Return whether accumulated rounding explains all differences between backends,
+    so that no node must be examined.
     """
     first, *other_items = outputs.values()
     excesses: list[tuple[int, tuple[str, int], Rounding, float]] = []
@@ -121,8 +121,8 @@ def accepted_dtype(
     feeds: Sequence[Feed],
     pairs: Sequence[tuple[Sequence[Values], Sequence[Values]]],
 ) -> str | None:
-    """Return the type whose rounding limit lets `run --rtol auto` accept the differing outputs of a
-    quantized model; None if it does not accept them.
+    """Return the type with whose rounding limit `run --rtol auto` accepts the differing outputs
+    of a quantized model; None if it does not accept them.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -283,8 +283,8 @@ def _without_other_selection(
 def _diagnose_accumulation(
     case: Case, deviations: Mapping[str, Deviation], trace: Trace
 ) -> DiagnosisResult:
-    """Return the verdict on outputs that differ although no backend computes a node incorrectly, or
-    selects other elements.
+    """Return the verdict on outputs that differ although each node is computed correctly
+    and selects the same elements.
     """
     worst = max(relative_error(case, name, difference) for name, difference in deviations.items())
     if all(
@@ -305,8 +305,7 @@ def _diagnose_accumulation(
 
 
 def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool:
-    """Return whether changing all tensors by rounding changes an output about as much as the
-    difference."""
+    """Return whether rounding all tensors changes an output about as much as the difference."""
     value, inside = trace.values.get(name), compute_dtype(case.facts, name)
     rounding = case.rounding(name, value, value)
     if rounding is None:
@@ -326,8 +325,8 @@ def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool
 
 
 def _is_compute_type_rounding(case: Case, name: str, measured: Deviation) -> bool:
-    """Return whether rounding to the compute type explains a deviation beyond rounding to the
-    output's own type.
+    """Return whether rounding to the compute type explains a deviation,
+    which is beyond rounding to the output's own type.
     """
     inside = precision_of(compute_dtype(case.facts, name) or "")
     precision = precision_of(np.asarray(measured.expected).dtype.name)

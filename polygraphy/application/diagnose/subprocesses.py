@@ -124,8 +124,8 @@ class WarmParty:
         return self._related_party("on_host")
 
     def with_exact_products(self) -> WarmParty | None:
-        """Return the same backend without saturation, in the same process, None if it has no such
-        form; see the port."""
+        """Return the same backend without saturation, in the same process,
+        None if it has no such form; see the port."""
         return self._related_party("with_exact_products")
 
     def _related_party(self, name: str) -> WarmParty | None:

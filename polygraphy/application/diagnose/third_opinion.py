@@ -117,8 +117,8 @@ def _jurors(case: Case, party: SuspectedParty, trace: Trace) -> Iterator[Suspect
 def culprits_without_decision(
     case: Case, findings: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
-    """Return the nodes that a backend and the reference compute differently, with nothing to decide
-    who is correct.
+    """Return the nodes that a backend and the reference compute differently,
+    with nothing to decide who is correct.
     """
     culprits = []
     for finding in findings:

@@ -294,8 +294,8 @@ def _run_versions(
     party: SuspectedParty,
     known_environments: Mapping[str, OtherEnvironment] | None,
 ) -> DiagnosisResult:
-    """Return the diagnosis with the incorrect versions of a backend, and a correct version as the
-    remedy."""
+    """Return the diagnosis with the incorrect versions of a backend;
+    a correct version is the remedy."""
     with case.record_step(f"environments, {party.name}") as notes:
         if known_environments is None:
             notes.append(steps.CANNOT_CHANGE_VERSION)
@@ -357,8 +357,7 @@ def _correct_outputs(case: Case) -> Values | None:
 
 
 def _matches_expected(case: Case, values: Values, expected: Values) -> bool:
-    """Return whether each output matches, has small errors, or differs in less than 1% of its
-    elements.
+    """Return whether each output matches, has small errors, or differs in few elements (under 1%).
     """
     differing = case.find_deviations(values, expected)
     return all(

@@ -280,8 +280,8 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Wrong
 
 
 def _narrowest_place(finding: WrongNodes, findings: Sequence[WrongNodes]) -> WrongNodes:
-    """Return the fewest nodes among `findings` that lie within `finding`; `finding` itself if there
-    are none."""
+    """Return the fewest nodes among `findings` that lie within `finding`;
+    `finding` itself if there are none."""
     within = [
         other_place for other_place in findings if set(other_place.region) < set(finding.region)
     ]
@@ -482,8 +482,8 @@ def _is_one_step(
 
 
 def _table_share(new_deviation: Deviation) -> float:
-    """Return the share of elements in which a lookup table may differ by a step; larger for few
-    elements."""
+    """Return the share of elements in which a lookup table may differ by a step;
+    larger for few elements."""
     few = float(
         np.sqrt(_USUALLY * (1 - _USUALLY) * new_deviation.share / max(new_deviation.count, 1))
     )
@@ -533,8 +533,8 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
 def is_explained_by_rounding(
     case: Case, region: Sequence[int], tensor: str, value: Any, trace: Trace
 ) -> bool:
-    """Return whether different rounding between nodes explains a tensor: nearly each element is
-    within the effect of moving their intermediate values by an ulp."""
+    """Return whether different rounding between nodes explains a tensor:
+    nearly each element is within the effect of moving their intermediate values by an ulp."""
     expected = trace.values[tensor]
     loaded: dict[int, Compute] = {}
     try:
@@ -552,8 +552,8 @@ def is_explained_by_rounding(
 
 
 def _are_unstable(value: Any, expected: Any, samples: Sequence[Any]) -> bool:
-    """Return whether differing whole numbers, such as indices of a selection, nearly all change if
-    numbers before them are moved by an ulp; their count may change as well."""
+    """Return whether moving earlier numbers by an ulp changes nearly all differing whole numbers,
+    such as indices of a selection; their count may change as well."""
     if np.shape(value) != expected.shape:
         return any(np.shape(sample) != expected.shape for sample in samples)
     different = value != expected

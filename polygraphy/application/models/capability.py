@@ -206,8 +206,8 @@ def _group_supported(model: Any, positions: list[int]) -> list[list[int]]:
 
 
 def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...]) -> ModelPart:
-    """Return an unsupported part with reasons: those for the whole model, else those for the
-    part."""
+    """Return an unsupported part with reasons: those for the whole model,
+    else those for the part."""
     if part.is_supported:
         return part
     problems = [problem for problem in known_problems if problem.node in part.nodes]
@@ -274,8 +274,8 @@ def _failure(runner: Runner, data_loader: Any, seen_notes: set[str]) -> str | No
 
 
 def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
-    """Return the nodes that a backend does not support, as it reports or from running them in
-    isolation.
+    """Return the nodes that a backend does not support,
+    as it reports or from running them in isolation.
     """
     try:
         problems_of = function_for(support_problems, backend)

@@ -183,8 +183,8 @@ class _CarefulTrial:
 def _lint_in_isolation(
     checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial
 ) -> Findings:
-    """Return the findings for a model that may crash its backend: on a crash, each node is tried in
-    its own process.
+    """Return the findings for a model that may crash its backend:
+    on a crash, each node is tried in its own process.
     """
     if feed is None:
         return checked(None, None)
@@ -202,8 +202,8 @@ _DRAWN = 8  # Bytes per generated number: NumPy generates float64 or int64.
 def _with_other_lengths(
     checked: Lint, facts: Facts, graph: Graph, trial: ModelTrial, findings: Findings
 ) -> Findings:
-    """Return the findings with the dynamic dimensions for which the fewest nodes fail, if size 1
-    fails.
+    """Return the findings with the dynamic dimensions for which the fewest nodes fail,
+    if size 1 fails.
     """
     best, failures = findings, _failures(findings)
     for inputs in longer_inputs(_inputs(graph)):

@@ -152,8 +152,8 @@ def _show_placements(
 def describe_model(
     model: Any, *, show: Sequence[str] = ("layers", "attrs"), model_type: str | None = None
 ) -> Any:
-    """Return a description for `inspect_model`; a `Model` for ONNX, which notebooks show as a
-    table.
+    """Return a description for `inspect_model`; a `Model` for ONNX,
+    which notebooks show as a table.
 
     Args:
         model: the model file; or a network or an engine of TensorRT, or a loader that returns one.

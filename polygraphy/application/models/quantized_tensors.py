@@ -31,8 +31,8 @@ def show_quantization(
     *,
     is_complete: bool,
 ) -> None:
-    """Show the tensors that a model stores in few bits; nothing for a float model, unless they are
-    requested.
+    """Show the tensors that a model stores in few bits; nothing for a float model,
+    unless they are requested.
 
     Args:
         path: the model.

@@ -86,8 +86,8 @@ class WithFirstModel:
         return facts_of(self._runner)
 
     def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
-        """Return the runner for a step: the first one if an input of the other is missing, such as
-        a state."""
+        """Return the runner for a step: the first one if an input of the other is missing,
+        such as a state."""
         needed = self._runner.get_input_metadata(use_numpy_dtypes=False)
         return self._runner if all(name in feed_dict for name in needed) else self._first
 

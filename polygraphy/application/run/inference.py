@@ -237,8 +237,8 @@ class _RunnerState:
         self.device_times.clear()
 
     def load_device(self, feed: Feed, iterations: int | None) -> None:
-        """Run once before timing, so that the device loads libraries and kernels; not for a single
-        iteration.
+        """Run once before timing, so that the device loads libraries and kernels;
+        not for a single iteration.
         """
         if self.uses_device and iterations != 1:
             self.warm_up(feed, 1)
@@ -503,8 +503,8 @@ def _activate_runner(active: ExitStack, runner: Runner, console: Console) -> _Ru
 
 
 def copy_function(runner: Runner) -> Callable[[Any], Any]:
-    """Return the function that copies kept outputs; it copies nothing if outputs belong to the
-    caller.
+    """Return the function that copies kept outputs;
+    it copies nothing if outputs belong to the caller.
     """
     return _as_is if promises(runner, "outputs_are_fresh") else own_copy
 
@@ -529,8 +529,8 @@ def _one_iteration(
 
 
 def _warn_of_shapes(runner: Runner, outputs: Mapping[str, Any]) -> None:
-    """Log a warning for each output with another shape than the model declares, once for all
-    runners."""
+    """Log a warning for each output with another shape than the model declares,
+    once for all runners."""
     find_declared = optional_method(runner, RunnerExtras.declared_output_shapes)
     for name, shape in ({} if find_declared is None else find_declared()).items():
         actual = getattr(outputs.get(name), "shape", None)

@@ -199,8 +199,8 @@ class WithUnmarked:
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Run both models and return the marked tensors, with the model's own outputs from the
-        unmarked model."""
+        """Run both models and return the marked tensors,
+        with the model's own outputs from the unmarked model."""
         marked = self._marked.infer(feed_dict, check_inputs, *args, **kwargs)
         unmarked = self._unmarked.infer(feed_dict, check_inputs, *args, **kwargs)
         self._effect.log_differences(self.name, marked, unmarked, facts_of(self._unmarked))

@@ -507,8 +507,8 @@ class _Sweep:
         cells: Sequence[PlannedCell],
         rows: Sequence[Row],
     ) -> dict[str, Record]:
-        """Return the records of diagnoses of failing cells, by key; without `run`, those of an
-        earlier sweep.
+        """Return the records of diagnoses of failing cells, by key;
+        without `run`, those of an earlier sweep.
         """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}

@@ -295,8 +295,8 @@ def _backends_of_module(name: str) -> Sequence[BuiltInBackend]:
 
 
 def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltInBackend]:
-    """Return the built-in backend of each runner text: the name of a backend, optionally with a
-    colon and options."""
+    """Return the built-in backend of each runner text:
+    the name of a backend, optionally with a colon and options."""
     names = {runner.partition(":")[0] for runner in runners}
     return {name: backend for name, backend in backends_by_name().items() if name in names}
 

@@ -65,8 +65,8 @@ class DiagnoseCommand(Command):
         return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
     def extend(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
-        """Return the command with the options of the backends that flags name; with those of all
-        backends for help or unknown flags.
+        """Return the command with the options of the backends that flags name;
+        with those of all backends for help or unknown flags.
         """
         few = DiagnoseCommand([party for party in PARTIES.values() if party.flag in (flags or ())])
         return self if flags is None or not few.flags.issuperset(flags) else few

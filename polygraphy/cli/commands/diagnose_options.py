@@ -52,8 +52,9 @@ def program_of(values: Values) -> Call | None:
 
 
 def default_parties(values: Values) -> Sequence[str]:
-    """Return the names of the installed backends that run the model if none is selected: one, and
-    another to compare it with if the command names nothing to compare the outputs with."""
+    """Return the names of the installed backends that run the model if none is selected:
+    one, and another to compare it with if the command names nothing to compare the outputs
+    with."""
     able = [
         name
         for name, party in PARTIES.items()
@@ -68,8 +69,8 @@ def groups_of(backend: BuiltInBackend) -> Groups:
 
 
 def parties_of(values: Values, default: Sequence[str] = ()) -> list[Call]:
-    """Return the calls that create the backends of a diagnosis; default backends if none is
-    selected.
+    """Return the calls that create the backends of a diagnosis;
+    default backends if none is selected.
     """
     chosen = select_runners(values, PartyOptions)
     if not chosen:
@@ -86,8 +87,8 @@ def parties_of(values: Values, default: Sequence[str] = ()) -> list[Call]:
 
 
 def baseline_of(values: Values) -> Call | None:
-    """Return the call that creates a backend to compare the only backend with, if the command names
-    nothing else; None if there is none.
+    """Return the call that creates a backend to compare the only backend with,
+    if the command names nothing else; None if there is none.
     """
     if _has_reference(values):
         return None

@@ -41,8 +41,8 @@ def warn(text: str) -> None:
 
 
 def warn_of_idle_flags(flags: Sequence[str], why: str) -> None:
-    """Write a warning about flags without effect, if there are any; `why` continues the
-    sentence."""
+    """Write a warning about flags without effect, if there are any;
+    `why` continues the sentence."""
     if flags:
         warn(f"{', '.join(flags)}: has no effect{why}.")
 

@@ -113,8 +113,8 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """Return the spelling of the option in messages: the first long flag, or the argument as in
-        the help."""
+        """Return the spelling of the option in messages:
+        the first long flag, or the argument as in the help."""
         long = (flag for flag in self.flags if flag.startswith("--"))
         return next(long, self.kind.metavar)
 
@@ -188,8 +188,9 @@ def _option_values(group: Options) -> tuple[Any, ...]:
 
 @dataclass_transform(frozen_default=True)
 def option_group(cls: type[G]) -> type[G]:
-    """Return a decorator that makes a group of a class with option fields, which also inherits
-    options. It is faster than attrs, because a command has dozens of groups."""
+    """Return a decorator that makes a group of a class with option fields,
+    which also inherits options. It is faster than attrs, because a command has dozens of
+    groups."""
     own_values = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
     for name, row in own_values.items():
         row.name = name
@@ -446,8 +447,8 @@ def non_default_flags_for_calls(values: Iterable[Options], calls: Iterable[str])
 
 
 def warn_of_needs(values: Values, since: int) -> None:
-    """Log options without effect because an option that they need is missing, except those already
-    mentioned after the first `since` messages."""
+    """Log options without effect because an option that they need is missing,
+    except those already mentioned after the first `since` messages."""
     rows = [row for _, row, _ in values.non_default_options]
     known_flags = {flag for row in rows for flag in row.flags}
     lacking: dict[tuple[str, ...], list[str]] = {}

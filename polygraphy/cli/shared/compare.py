@@ -325,8 +325,8 @@ class PlotOptions(Options):
 
 
 def functions_of(values: Values) -> list[Call]:
-    """Return the calls that create the comparison functions; warn of options for other
-    functions."""
+    """Return the calls that create the comparison functions;
+    warn of options for other functions."""
     judge = values[JudgeOptions]
     if judge.compare_func_script is not None:
         calls = []

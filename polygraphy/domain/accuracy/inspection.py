@@ -146,8 +146,8 @@ def report_on(name: str, array: Array, detail: Detail) -> TensorReport:
 
 
 def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Peculiarity, ...]:
-    """Return which of NaN and infinities occur in an array; with statistics all of them, and
-    zeros."""
+    """Return which of NaN and infinities occur in an array;
+    with statistics all of them, and zeros."""
     peculiarities = [
         _peculiarity("NaN", summary.nan, array, np.isnan),
         _peculiarity("+Inf", summary.posinf, array, _is_positive_infinity),

@@ -245,8 +245,8 @@ class AccuracyTable:
         table.add(pair.iteration, pair.results)
 
     def tables(self, result: AccuracyResult) -> list[OutputRows]:
-        """Return the rows of a finished comparison function for each pair; rows of averages if
-        those are judged.
+        """Return the rows of a finished comparison function for each pair;
+        rows of averages if those are judged.
         """
         tables = [table for (label, _), table in self._tables.items() if label == result.label]
         for position, names in result.uncounted_at.items():

@@ -35,8 +35,8 @@ _AT_A_TIME = 50
 
 
 def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
-    """Return the prediction for each sample in an output: the class with the highest score, or the
-    indices or strings of its row.
+    """Return the prediction for each sample in an output:
+    the class with the highest score, or the indices or strings of its row.
 
     Args:
         output: scores (floating-point numbers, or quantized to a byte), with samples along the

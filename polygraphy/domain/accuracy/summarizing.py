@@ -130,8 +130,8 @@ def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow]
 
 
 def failure_sentence(comparisons: Sequence[Comparison]) -> str:
-    """Return the number of outputs that differ and, if there are many, the first one, without a
-    period.
+    """Return the number of outputs that differ and, if there are many, the first one,
+    without a period.
     """
     failed = [comparison for comparison in comparisons if not comparison.passed]
     if len(comparisons) == 1:
@@ -162,8 +162,8 @@ def _failure_text(comparison: Comparison) -> str:
 def _first_to_fail(
     comparison: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
 ) -> str:
-    """Return the name of the first failed output, if an earlier output passed; else an empty
-    string.
+    """Return the name of the first failed output, if an earlier output passed;
+    else an empty string.
     """
     first = failing[0]
     if rows[0].passed:

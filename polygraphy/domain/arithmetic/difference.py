@@ -208,8 +208,8 @@ class Difference:
 
     @staticmethod
     def find_medians(many: Iterable[Difference]) -> None:
-        """Compute the medians of many small arrays together, except medians that are known or
-        follow from the extent."""
+        """Compute the medians of many small arrays together,
+        except medians that are known or follow from the extent."""
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
         for difference in many:
             if not MOST_KEPT < difference.size <= KEPT:
@@ -284,8 +284,8 @@ class Difference:
         formula: Formula = "either",
         quantiles: Iterable[float] = QUANTILES,
     ) -> Mismatches:
-        """Return `mismatches`, and compute `summaries` in the same pass; for small arrays also the
-        summaries of the operands.
+        """Return `mismatches`, and compute `summaries` in the same pass;
+        for small arrays also the summaries of the operands.
         """
         limit = _limit(atol, rtol, formula)
         probabilities = check_quantiles(quantiles)

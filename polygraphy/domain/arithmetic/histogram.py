@@ -159,8 +159,7 @@ def _block_range(block: Reals) -> tuple[float, float] | None:
 
 
 def _count_each(block: Floats, edges: Floats) -> list[int]:
-    """Return how many finite elements of a block are below each edge, how many of them are at most
-    the last edge, and how many there are.
+    """Return how many finite elements are below each edge, up to the last edge, and in the block.
 
     Minus infinity is not counted.
     """

@@ -61,8 +61,8 @@ def average(means: Sequence[tuple[float, int]]) -> float:
 
 
 def exact_sum(values: Iterable[float]) -> float:
-    """Return `math.fsum`, but with IEEE results where that raises: infinity on overflow, NaN for
-    inf - inf.
+    """Return `math.fsum`, but with IEEE results where that raises:
+    infinity on overflow, NaN for inf - inf.
     """
     listed = list(values)
     try:

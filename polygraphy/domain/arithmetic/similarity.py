@@ -98,8 +98,8 @@ def cosine_similarity(metrics: DotMetrics) -> float:
 
 
 def normalized_l2(metrics: DotMetrics) -> float:
-    """Return the length of the difference divided by that of the reference; it ignores a common
-    scale.
+    """Return the length of the difference divided by that of the reference;
+    it ignores a common scale.
     """
     if metrics.difference_norm == 0:
         return 0.0
@@ -514,8 +514,8 @@ def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
 
 
 def _score_gaps(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
-    """Return, by row, the k-th highest score of `b` minus the lowest score in `b` of the `k`
-    highest entries of `a`."""
+    """Return how far, per row, the `k` best entries of `a` fall below the `k` best of `b`:
+    the k-th highest score of `b`, minus the lowest score in `b` of the `k` best of `a`."""
     last = a.shape[1] - k
     border = np.partition(a, last, axis=1)[:, last, None]
     above = a > border

@@ -198,8 +198,8 @@ class LintReport:
 
 
 def _entry_document(entry: LintEntry) -> dict[str, Any]:
-    """Return a finding as JSON values, with a backend's message as the message, as in files of
-    NVIDIA's tool."""
+    """Return a finding as JSON values, with a backend's message as the message,
+    as in files of NVIDIA's tool."""
     by_backend = bool(entry.backend_message)
     return {
         "level": entry.level,
@@ -211,8 +211,8 @@ def _entry_document(entry: LintEntry) -> dict[str, Any]:
 
 
 def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
-    """Return a finding as a warning if its node runs; a finding about the graph, such as duplicate
-    names, if the model runs.
+    """Return a finding as a warning if its node runs; a finding about the graph,
+    such as duplicate names, if the model runs.
     """
     if entry.source == Source.GRAPH:
         works = findings.ran.issuperset(findings.nodes) and not any(
@@ -499,8 +499,8 @@ def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
 
 
 def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
-    """Yield warnings about elements of a weight that do not fit a narrower type: int32 or
-    float16."""
+    """Yield warnings about elements of a weight that do not fit a narrower type:
+    int32 or float16."""
     if weight.values is None or not weight.values.size:
         return
     if weight.dtype == "int64":

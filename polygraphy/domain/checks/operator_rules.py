@@ -375,8 +375,8 @@ def _check_top_k(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_space_blocks(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if the block size of DepthToSpace or SpaceToDepth does not divide the
-    dimensions.
+    """Yield a violation if DepthToSpace or SpaceToDepth has a block size that does not fit;
+    it must divide the dimensions.
     """
     data, size = call.input(0), call.attributes.get("blocksize", 0)
     if data is None or data.shape is None or len(data.shape) != 4:
@@ -416,8 +416,8 @@ _RESIZE, _RESIZE_WITHOUT = 11, 13
 
 
 def _recurrent_rule(gates: int) -> Rule:
-    """Return a rule for the shapes of the weights, bias and states of a recurrent operator with
-    that many gates."""
+    """Return a rule for the shapes of weights, bias and states of a recurrent operator
+    with that many gates."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield violations by the shapes of weights and states."""

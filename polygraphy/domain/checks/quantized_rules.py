@@ -93,8 +93,8 @@ def _per_index_rule(positions: tuple[int, ...], of: int, axis: int, name: str) -
 
 
 def _per_matrix_rule(positions: tuple[int, ...], of: int, axis: int) -> Rule:
-    """Return a rule for scales or zero points with several axes: those of the matrices, with 1 in
-    place of the axis that the product sums over.
+    """Return a rule for scales or zero points with several axes: those of the matrices,
+    with 1 in place of the axis that the product sums over.
 
     Args:
         positions: the scale and the zero point.

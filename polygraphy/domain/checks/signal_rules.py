@@ -152,8 +152,8 @@ _PAST_KEY, _PAST_VALUE = 4, 5
 
 
 def _check_past(call: OperatorCall, key: _Heads, value: _Heads) -> Iterator[Violation]:
-    """Yield a violation if an Attention has one past input only, or one that it cannot join with
-    its keys or values."""
+    """Yield a violation if an Attention has one past input only,
+    or one that it cannot join with its keys or values."""
     past_key, past_value = call.input(_PAST_KEY), call.input(_PAST_VALUE)
     if (past_key is None) != (past_value is None):
         single_input = past_key or past_value
@@ -219,8 +219,8 @@ def _check_rotation(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _window_shape(axis: int) -> Callable[[OperatorCall], tuple[int | None, ...] | None]:
-    """Return a function that returns the shape of one vector for each index of an axis of the
-    first input.
+    """Return a function that returns the shape of a vector with an element for each index
+    of an axis of the first input.
     """
     return lambda call: None if call.shape(0) is None else (dim_of(call, 0, axis),)
 

@@ -240,9 +240,7 @@ _FLOAT_REMAINDER = 28
 
 
 def _check_sequence_axes(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation unless one of the first two axes of a ReverseSequence is the batch and the
-    other the time.
-    """
+    """Yield a violation unless ReverseSequence has the batch and the time as its first axes."""
     batch, time = call.attributes.get("batch_axis", 1), call.attributes.get("time_axis", 0)
     if {batch, time} != {0, 1}:
         text = f"batch_axis and time_axis to be 0 and 1 in either order (time_axis is {time})"

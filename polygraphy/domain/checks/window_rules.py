@@ -94,8 +94,8 @@ def check_window(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_empty_windows(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if a window contains padding only, so that its maximum or average is
-    undefined."""
+    """Yield a violation if a window contains padding only,
+    so that its maximum or average is undefined."""
     shape, kernel = call.shape(0), _kernel_of(call)
     if shape is None or kernel is None or len(kernel) != len(shape) - 2:
         return
@@ -204,8 +204,8 @@ def _check_unpooled(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_offsets(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation unless a DeformConv has an offset, and a weight of its mask, for each
-    position of its kernel.
+    """Yield a violation unless a DeformConv has an offset, and a weight of its mask,
+    for each position of its kernel.
     """
     kernel, groups = _kernel_of(call), call.attributes.get("offset_group", 1)
     weights = call.shape(1)

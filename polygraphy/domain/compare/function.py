@@ -98,8 +98,7 @@ class PairwiseCompareFunc:
         }
 
     def setting_name(self, name0: str, name1: str, settings: Mapping[str, str]) -> str:
-        """Return the key of an output's settings: its name in the first run, or else in the
-        second."""
+        """Return the key of an output's settings: its name in the first, else the second run."""
         return settings.get(name0) or settings.get(name1) or name0
 
     def settings_by_output(self, dims: Collection[str]) -> dict[str, str]:
@@ -137,8 +136,8 @@ class PairwiseCompareFunc:
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Return the lazily computed results of `__call__`: the outputs must not change until
-        `own_arrays` or `settle` is called on each result.
+        """Return the lazily computed results of `__call__`:
+        the outputs must not change until `own_arrays` or `settle` is called on each result.
         """
         from polygraphy.domain.compare.pairwise import compare_pairs, output_names_of_runs
 

@@ -273,8 +273,9 @@ class OutputCompareResult(CompareResult):
         infinities_equal: bool = False,
         threads: int = 1,
     ) -> OutputCompareResult:
-        """Return the judged difference of two arrays of equal shape; `explain` computes the
-        rounding limit on demand. `infinities_equal` and `threads` are those of `Difference`.
+        """Return the judged difference of two arrays of equal shape;
+        `explain` computes the rounding limit on demand. `infinities_equal` and `threads` are those
+        of `Difference`.
         """
         result = cls.__new__(cls)
         result.thresholds = tolerance
@@ -433,8 +434,8 @@ class OutputCompareResult(CompareResult):
         return bound if worst is None else self._ratio(worst.absolute, worst.relative)
 
     def _excess_bound(self, statistic: str) -> float:
-        """Return the excess of a statistic; for single elements an upper bound, because the maxima
-        may belong to different ones."""
+        """Return the excess of a statistic; for single elements an upper bound,
+        because the maxima may belong to different ones."""
         return self._ratio(*self.required_tolerances(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:

@@ -153,9 +153,7 @@ def add_inherited_differences(
 
 
 def _explains(recomputed: RecomputedTensors, arrays: list[Array], rounding: Rounding) -> bool:
-    """Return whether rounding explains the error that two backends add to a difference of their
-    inputs.
-    """
+    """Return whether rounding explains the error that backends add to that of their inputs."""
     wide = [np.asarray(array, np.float64) for array in arrays]
     again = [np.asarray(value, np.float64) for value in recomputed.values]
     with np.errstate(all="ignore"):
@@ -274,8 +272,8 @@ def judge_worst_part(
     rounding: Rounding,
     held_to: Callable[..., OutputCompareResult],
 ) -> OutputCompareResult:
-    """Return the result for the part of an output that exceeds its rounding limit most; for the
-    whole output if no part does.
+    """Return the result for the part of an output that exceeds its rounding limit most;
+    for the whole output if no part does.
 
     Args:
         result: the verdict about all of it.

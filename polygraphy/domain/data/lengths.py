@@ -17,8 +17,8 @@ _MOST_INPUTS = 4
 
 
 def longer_inputs(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
-    """Yield inputs with dynamic dimensions longer than 1, the shortest first; none if all shapes
-    are static.
+    """Yield inputs with dynamic dimensions longer than 1, the shortest first;
+    none if all shapes are static.
     """
     for length in _LENGTHS:
         for chosen in _choices(inputs):

@@ -158,8 +158,7 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
 
 
 def _check_array(name: str, array: Any) -> None:
-    """Raise InputError if the data for an input are not an array of numbers in native byte
-    order."""
+    """Raise InputError if the data for an input are not numbers in native byte order."""
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise InputError(
             f"The data for input {name!r} must be an array, not"
@@ -330,8 +329,8 @@ def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
 
 
 def hint_for_fixed_sizes(shape: Sequence[int], fixed: Shape | None) -> str:
-    """Return the advice for a shape that differs only in sizes that the model fixes; empty if it
-    has a different rank."""
+    """Return the advice for a shape that differs only in sizes that the model fixes;
+    empty if it has a different rank."""
     if fixed is None or len(shape) != len(fixed):
         return ""
     return (
@@ -584,8 +583,8 @@ def _checked_feed(feed: Any) -> Mapping[str, Any]:
 
 
 def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
-    """Return whether a data loader has a second iteration, unless finding out could overwrite the
-    first.
+    """Return whether a data loader has a second iteration,
+    unless finding out could overwrite the first.
 
     Args:
         data_loader: any data loader.

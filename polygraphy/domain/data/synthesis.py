@@ -387,8 +387,8 @@ class DataLoader:
         return known_lengths
 
     def _with_required_lengths(self, shape: Shape | None, model: TensorMetadata) -> Shape | None:
-        """Return an input shape with numbers for dimensions whose length the model requires, such
-        as the number of heads in a cache; None if the shape is unknown."""
+        """Return an input shape with numbers for dimensions whose length the model requires,
+        such as the number of heads in a cache; None if the shape is unknown."""
         is_open = shape is not None and any(isinstance(dim, str) for dim in shape)
         if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
             return shape
@@ -557,8 +557,8 @@ def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
 
 
 def _expand_patterns(metadata: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
-    """Return metadata with patterns replaced by the names that they match; an exact name outranks a
-    pattern.
+    """Return metadata with patterns replaced by the names that they match;
+    an exact name outranks a pattern.
 
     Raises:
         UnknownNameError: a name or a pattern matches nothing.

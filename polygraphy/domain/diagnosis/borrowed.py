@@ -97,8 +97,8 @@ def variants_from_donor(
 
 
 def bypass_variants(side: Graph, index: int) -> Iterator[Variant]:
-    """Yield the variant of a node that returns its only computed input unchanged, if it has only
-    one."""
+    """Yield the variant of a node that returns its only computed input unchanged,
+    if it has only one."""
     node = side.nodes[index]
     read = tuple(name for name in node.inputs if name and name not in side.constants)
     outputs = tuple(filter(None, node.outputs))
@@ -161,8 +161,9 @@ def _weights(side: Graph, index: int, arrays: Sequence[Any]) -> Iterator[Variant
 
 
 def _joined_arrays(arrays: Sequence[Any], own_array: Any) -> Iterator[Any]:
-    """Yield arrays joined along the last axis to the shape of another, as optimizers join the
-    weights of queries, keys and values; or the other array with one of them in a part of it."""
+    """Yield arrays joined along the last axis to the shape of another,
+    as optimizers join the weights of queries, keys and values; or the other array with one of
+    them in a part of it."""
     if not own_array.ndim:
         return
     last = own_array.shape[-1]
@@ -246,9 +247,7 @@ def _number_variants(side: Graph, index: int, numbers: Sequence[Any]) -> Iterato
 
 
 def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:
-    """Return whether two arrays are equal in order and value, up to a relative RMS difference of
-    `share`.
-    """
+    """Return whether two arrays are equal up to a relative RMS difference of `share`."""
     if np.size(array) != np.size(reference) or is_float(array) != is_float(reference):
         return False
     first, second = np.reshape(array, -1), np.reshape(reference, -1)
@@ -446,8 +445,8 @@ class Borders:
         return borders
 
     def makers_of(self, tensors: Collection[str], replaced: Collection[str] = ()) -> set[int]:
-        """Return the nodes that compute the tensors, and all nodes before them, except nodes with
-        another output that also exists in the reference.
+        """Return the nodes that compute the tensors, and all nodes before them,
+        except nodes with another output that also exists in the reference.
 
         Args:
             tensors: correct tensors.

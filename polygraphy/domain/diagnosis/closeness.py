@@ -73,8 +73,8 @@ def correlation(array: Any, reference: Any) -> float:
 
 
 def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
-    """Return a map from each saved array to the matching output, by similar values, or by order and
-    shape; empty unless all are matched.
+    """Return a map from each saved array to the matching output,
+    by similar values, or by order and shape; empty unless all are matched.
     """
     pairs = pair_outputs(saved, outputs)
     names = {pair.name0: pair.name1 for pair in pairs if pair.name0 and pair.name1}

@@ -86,8 +86,8 @@ def report_command(path: str, backends: Iterable[Backend], data: Options) -> str
 
 
 def sanitize_command(path: str, options: Options) -> str:
-    """Return the `sanitize` command that infers the types of a model again, with additional
-    options.
+    """Return the `sanitize` command that infers the types of a model again,
+    with additional options.
     """
     output = {"output": path_of_fix(path)}
     return command_line("surgeon sanitize", {"model_file": path}, options, output)
@@ -140,8 +140,8 @@ def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
 
 
 def _applicable_changes(side: Graph, changed: Sequence[Variant]) -> Iterator[Variant]:
-    """Yield changed nodes in an order in which `surgeon insert` can apply them: each must read only
-    tensors that the model still has."""
+    """Yield changed nodes in an order in which `surgeon insert` can apply them:
+    each must read only tensors that the model still has."""
     nodes, waiting = list(side.operations.values()), list(changed)
     while waiting:
         live_tensors = _live_tensors(side, nodes)
@@ -182,8 +182,8 @@ def _live_tensors(side: Graph, nodes: Sequence[Node]) -> set[str]:
 
 
 def output_path(path: str, ending: str) -> str:
-    """Return a path in the current folder for a file derived from a model, with an ending added to
-    its name.
+    """Return a path in the current folder for a file derived from a model,
+    with an ending added to its name.
     """
     name = f"{PurePath(path).stem}{ending}"
     return f"./{name}" if name.startswith("-") else name
@@ -195,8 +195,8 @@ def path_of_fix(path: str, number: int = 1) -> str:
 
 
 def _put_dashes_last(names: Iterable[str]) -> tuple[str, ...]:
-    """Return unique names, with those that start with a dash at the end, where a command line can
-    take them.
+    """Return unique names, with those that start with a dash at the end,
+    where a command line can take them.
     """
     return tuple(sorted(dict.fromkeys(names), key=lambda name: name.startswith("-")))
 

@@ -188,8 +188,8 @@ class DiagnosisResult:
 
 
 def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return culprits in order, merged if node, party and cause are the same, with the facts of
-    all.
+    """Return culprits in order, merged if node, party and cause are the same,
+    with the facts of all.
     """
     merged: dict[tuple[object, ...], Culprit] = {}
     for culprit in culprits:
@@ -205,8 +205,8 @@ def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
 
 
 def with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return the culprits with the node at which NaN or infinity appears as evidence; that node
-    itself if there are none.
+    """Return the culprits with the node at which NaN or infinity appears as evidence;
+    that node itself if there are none.
 
     A node that computes NaN from an incorrect value is not at fault.
     """

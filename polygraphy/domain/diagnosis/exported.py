@@ -82,8 +82,8 @@ def same_tensors(
     known_pairs: Mapping[str, str],
     graphs: tuple[Sequence[Node], Sequence[Node]] = ((), ()),
 ) -> dict[str, str]:
-    """Return, by model tensor, the program tensor with the same value: the one recorded by the
-    exporter, else the only one, the nearest, or the next in order.
+    """Return, by model tensor, the program tensor with the same value:
+    the one recorded by the exporter, else the only one, the nearest, or the next in order.
 
     Args:
         prints: the tensors of the model, in order.
@@ -181,8 +181,8 @@ def _nearest(links: Mapping[str, set[str]], tensor: str, known_names: Collection
 
 
 def tensors_without_counterpart(nodes: Sequence[Node], matched: Collection[str]) -> list[str]:
-    """Return, in order, the tensors without a counterpart and without later counterparts: a model
-    and its program diverge before these.
+    """Return, in order, the tensors without a counterpart and without later counterparts:
+    a model and its program diverge before these.
     """
     behind: set[str] = set()
     for node in reversed(nodes):
@@ -270,8 +270,8 @@ def same_weight(value: Any, expected: Any, in_any_order: bool = False) -> bool:
 
 
 def arrangements(weight: Any, shape: Sequence[int]) -> Iterator[Any]:
-    """Yield forms that a program weight may have in a model with that shape: unchanged, then
-    transposed.
+    """Yield forms that a program weight may have in a model with that shape:
+    unchanged, then transposed.
     """
     weight = np.asarray(weight)
     plain, sizes = np.squeeze(weight), [size for size in shape if size != 1]
@@ -320,8 +320,8 @@ def stack_weights(
 
 
 def weight_relation(value: Any, expected: Any) -> Fact | None:
-    """Return the fact that relates a weight to its expected value, such as a scale or a
-    transposition; None if there is no simple relation.
+    """Return the fact that relates a weight to its expected value,
+    such as a scale or a transposition; None if there is no simple relation.
     """
     if value.shape != expected.shape:
         return None

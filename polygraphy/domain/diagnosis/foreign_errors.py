@@ -25,8 +25,8 @@ class ForeignError(BackendError):
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """Raise ForeignError for any error of other code inside the block, such as an exporter, a
-    quantizer, or a backend that loads an invalid node."""
+    """Raise ForeignError for any error of other code inside the block,
+    such as an exporter, a quantizer, or a backend that loads an invalid node."""
     try:
         yield
     except PolygraphyException:

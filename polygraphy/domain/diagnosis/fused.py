@@ -20,8 +20,8 @@ _WEIGHED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, ...]:
-    """Return the nodes that compute a tensor from tensors that were kept: the nodes that one fused
-    node replaced.
+    """Return the nodes that compute a tensor from tensors that were kept:
+    the nodes that one fused node replaced.
 
     Args:
         model: the graph as it was written.
@@ -41,8 +41,8 @@ def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, .
 
 
 def nodes_behind_fused(model: Graph, fused: Graph, index: int) -> tuple[int, ...]:
-    """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
-    there, those that read it.
+    """Return the model nodes that a node of the optimized graph replaces;
+    if its output was renamed there, those that read it.
     """
     producer = fused.operation_producers.keys()
     waiting, visited, nodes = [index], {index}, set[int]()
@@ -188,8 +188,8 @@ def _has_same_values(stored: Any, values: Any) -> bool:
 
 
 def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
-    """Return a suspect that the reference has as a different operator, with all nodes that this
-    operator replaces."""
+    """Return a suspect that the reference has as a different operator,
+    with all nodes that this operator replaces."""
     if suspect.change.kind != "other_operator" or len(suspect.twins) != 1:
         return suspect
     [(index, twin)] = suspect.twins
@@ -223,9 +223,9 @@ def _reads_only(model: Graph, nodes: tuple[int, ...], kept_names: Iterable[str])
 
 
 def is_open_trace(suspect: Suspect, model: Graph) -> bool:
-    """Return whether it is unknown which of several nodes a suspect is: an attribute or operator of
-    fused nodes, or a folded weight of unknown origin. A weight that several nodes read belongs to
-    all of them."""
+    """Return whether it is unknown which of several nodes a suspect is:
+    an attribute or operator of fused nodes, or a folded weight of unknown origin. A weight that
+    several nodes read belongs to all of them."""
     is_folded = suspect.weights and not any(name in model.constants for name, _ in suspect.weights)
     return suspect.is_any or (bool(is_folded) and len(suspect.nodes) > 1)
 
@@ -346,8 +346,8 @@ def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Graph, conv: int, no
 
 
 def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> float | None:
-    """Return the epsilon used to fold the reference, if one value explains every channel; else
-    None.
+    """Return the epsilon used to fold the reference, if one value explains every channel;
+    else None.
     """
     node = model.nodes[norm]
     variance = model.constants.get(node.inputs[4] if len(node.inputs) > 4 else "")
@@ -384,8 +384,7 @@ def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Graph, norm: int
 def _attribute(
     suspect: Suspect, pairing: Pairing, model: Graph, indices: tuple[int, ...]
 ) -> Suspect:
-    """Return a difference in an attribute as a difference of the model node from which the
-    attribute was taken."""
+    """Return a difference in an attribute as one of the model node that had the attribute."""
     node = pairing.model.nodes[suspect.nodes[0]]
     name = suspect.change.values["name"]
     attribute = next((attribute for attribute in node.attributes if attribute.name == name), None)
@@ -436,8 +435,8 @@ def _attribute(
 def _activation(
     suspect: Suspect, pairing: Pairing, model: Graph, indices: tuple[int, ...]
 ) -> Suspect:
-    """Return a difference in the activation of a fused node as the model node that is this
-    activation, or after which it is missing."""
+    """Return a difference in the activation of a fused node as one of the model;
+    that is the activation node, or the node after which it is missing."""
     [(index, twin), *_] = suspect.twins
     activation, expected = (
         str(node.attribute("activation", ""))
@@ -466,8 +465,7 @@ def _activation(
 
 
 def _bias_behind(model: Graph, index: int, indices: Sequence[int]) -> int:
-    """Return the Add that reads a node, if it is one of `indices` and reads only that; else the
-    node."""
+    """Return the Add that alone reads a node, if it is one of `indices`; else the node."""
     read = {
         reader for name in model.nodes[index].outputs for reader, _ in model.readers.get(name, ())
     }
@@ -476,8 +474,8 @@ def _bias_behind(model: Graph, index: int, indices: Sequence[int]) -> int:
 
 
 def _with_replaced_nodes(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:
-    """Return a suspect extended by the nodes that its own nodes replaced, one of which is at
-    fault."""
+    """Return a suspect extended by the nodes that its own nodes replaced;
+    one of them is at fault."""
     return evolve(suspect, nodes=nodes, is_any=len(nodes) > len(suspect.nodes))
 
 

@@ -139,8 +139,8 @@ class NodeLoss:
         )
 
     def inherits(self, computed: Collection[str]) -> bool:
-        """Return whether an input among the computed tensors had already lost its values, so that
-        an earlier node is at fault.
+        """Return whether an input among the computed tensors had already lost its values,
+        so that an earlier node is at fault.
         """
         loses = self._has_broken_result or any(result.zeroed for result in self.results)
         return any(
@@ -232,8 +232,8 @@ class NodeLoss:
         return next((result for result in self.results if result.unequal_integers), None)
 
     def residual_fault(self, limits: Range) -> Fault:
-        """Return why the node must stay in float32 if its outputs are in range: inputs that do not
-        fit, or rounding.
+        """Return why the node must stay in float32 if its outputs are in range:
+        inputs that do not fit, or rounding.
         """
         for operand in self.operands:
             if operand.above:

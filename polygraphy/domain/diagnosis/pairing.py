@@ -118,8 +118,8 @@ def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tenso
 
 
 def paired_outputs(pairing: Pairing) -> dict[str, str]:
-    """Return the names of the outputs in the reference, by those of the model. An inner tensor of
-    the other model can have the name of an output."""
+    """Return the names of the outputs in the reference, by those of the model.
+    An inner tensor of the other model can have the name of an output."""
     pairs = pair_interfaces(pairing.model, pairing.reference)
     return {tensor.name: twin.name for kind, tensor, twin in pairs if kind == "output"}
 
@@ -140,8 +140,8 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
-    exchanged outputs can have the same structure."""
+    """Pair the nodes that compute the same output in both models if they were paired crosswise:
+    two exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model, reference):
@@ -161,8 +161,9 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
 
 
 def _crossed_nodes(pairing: Pairing) -> dict[int, int]:
-    """Return nodes that were paired crosswise because each reads what the other should, with the
-    nodes of the same names, if the nodes that read their outputs are paired by the same names."""
+    """Return nodes that were paired crosswise because each reads what the other should,
+    with the nodes of the same names, if the nodes that read their outputs are paired by the
+    same names."""
     model, reference = pairing.model, pairing.reference
     twins = {
         index: reference.operation_producers[node.makes[0]]
@@ -226,8 +227,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _pair_by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
-    the next ones."""
+    """Pair the remaining nodes by structure, the most certain pairs first,
+    because each pair helps the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact_key),
         lambda: _pair_backward(pairing, _exact_parameters),
@@ -248,8 +249,8 @@ def _pair_forward(
     key: Callable[[Graph, Node, Mapping[str, str] | None], Key],
     allows_several: bool = False,
 ) -> bool:
-    """Pair nodes with paired inputs that share a unique key, or equally many on both sides; return
-    whether any was paired.
+    """Pair nodes with paired inputs that share a unique key, or equally many on both sides;
+    return whether any was paired.
     """
     nodes = set(pairing.nodes.values())
     tensors = set(pairing.tensors.values())

@@ -53,8 +53,8 @@ def is_tree(node: Node) -> bool:
 
 
 def is_short(threshold: float) -> bool:
-    """Return whether a float32 threshold is a number of few decimal digits, such as 2 or 0.5: then
-    the original threshold was probably equal, and not rounded to it."""
+    """Return whether a float32 threshold is a number of few decimal digits, such as 2 or 0.5:
+    then the original threshold was probably equal, and not rounded to it."""
     return float(f"{threshold:.6g}") == threshold
 
 
@@ -113,8 +113,7 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
 
 
 def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
-    """Return the variant of a node in which tied thresholds are on the other side of the
-    features."""
+    """Return the variant of a node with tied thresholds on the other side of the features."""
     name = _split_name(node)
     kind = next(attribute.kind for attribute in node.attributes if attribute.name == name)
     thresholds = node.attribute(name)

@@ -94,8 +94,9 @@ class TwinDifferences:
 
 
 def computing_nodes(graph: Graph) -> list[Node]:
-    """Return the nodes of a graph except constants and Identity; also except casts between
-    floating-point types if weights are compared in a less precise type."""
+    """Return the nodes of a graph except constants and Identity;
+    also except casts between floating-point types if weights are compared in a less precise
+    type."""
     nodes = [node for node in graph.nodes if node.op not in _IDLE]
     return nodes if graph.narrow is None else [node for node in nodes if not is_float_cast(node)]
 

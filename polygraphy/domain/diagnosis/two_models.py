@@ -337,8 +337,8 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
 def _bodies(
     pairing: Pairing, twins: tuple[int, int], attribute: Attribute, reference_attribute: Attribute
 ) -> Iterator[Suspect]:
-    """Yield differences between the bodies of two nodes; the fix copies the whole node of the
-    reference.
+    """Yield differences between the bodies of two nodes;
+    the fix copies the whole node of the reference.
     """
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
     inner_suspects = suspects(inner)
@@ -468,8 +468,8 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _replacements(pairing: Pairing) -> dict[int, int]:
-    """Return, by model node, the reference node that it replaces: their outputs feed the same
-    inputs.
+    """Return, by model node, the reference node that it replaces:
+    their outputs feed the same inputs.
     """
     groups: dict[frozenset[tuple[int, int]], list[int]] = {}
     nodes = set(pairing.nodes.values())

@@ -164,8 +164,8 @@ def unbounded_tensors(graph: Graph) -> list[str]:
 
 
 def unbounded_operands(graph: Graph) -> list[str]:
-    """Return the tensors whose values set the size of other tensors without a limit, such as the
-    length of a Range."""
+    """Return the tensors whose values set the size of other tensors without a limit,
+    such as the length of a Range."""
     large = set(unbounded_tensors(graph))
     makers = (node for node in graph.nodes if not large.isdisjoint(node.outputs))
     return list(dict.fromkeys(node.inputs[DRIVING_INPUT[node.op]] for node in makers))

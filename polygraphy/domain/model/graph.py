@@ -180,8 +180,8 @@ class Node:
 
     @property
     def is_discontinuous(self) -> bool:
-        """Return whether the operator is discontinuous: a small change of an input can change its
-        result by a step."""
+        """Return whether the operator is discontinuous:
+        a small change of an input can change its result by a step."""
         if self.op == "Cast":
             return not is_float_cast(self)
         return self.op in DISCONTINUOUS or self.op.startswith("QLinear")

@@ -489,8 +489,8 @@ class _Reader:
         return Layout("join", operands=operands, numbers=(int(axis),), shape=lengths)
 
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout:
-        """Return the layout of the output of ScatterElements or ScatterND, which mixes two
-        inputs."""
+        """Return the layout of the output of ScatterElements or ScatterND,
+        which mixes two inputs."""
         fills = self._finite(node.inputs[0]) if self._graph.is_constant(node.inputs[0]) else ()
         return evolve(self._plain_layout(tensor, depth), is_mixed=True, fills=fills)
 

@@ -21,8 +21,8 @@ MOVES = frozenset(
 
 
 def computing_op(graph: Graph, tensor: str) -> str:
-    """Return the operator that computed a tensor, past operators that only move data; "" if no node
-    did.
+    """Return the operator that computed a tensor, past operators that only move data;
+    "" if no node did.
     """
     nodes, makers = graph.nodes, graph.producers
     index = makers.get(tensor)
@@ -103,8 +103,8 @@ def nodes_around(graph: Graph, region: Iterable[int], hops: int) -> list[int]:
 
 
 def _close_region(graph: Graph, chosen: Collection[int]) -> set[int]:
-    """Return nodes with all nodes on paths between them, so that the part does not feed itself from
-    outside.
+    """Return nodes with all nodes on paths between them,
+    so that the part does not feed itself from outside.
     """
     nodes, makers = graph.nodes, graph.producers
     first = min(chosen, default=0)

@@ -55,8 +55,8 @@ class WeightSparsity:
 
 
 def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
-    """Return the number of groups of four consecutive elements along `axis` with more than two
-    nonzeros.
+    """Return the number of groups of four along `axis` with more than two nonzero elements;
+    the elements of a group are consecutive.
 
     Args:
         array: floating-point numbers; the length of `axis` is a multiple of four.
@@ -164,8 +164,8 @@ _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
-    """Return an array with the two smallest of every four consecutive elements along an axis set to
-    zero; the earlier one on ties.
+    """Return an array with the two smallest of every four elements along an axis set to zero;
+    the earlier one on ties.
 
     Args:
         array: floating-point numbers of any shape; NaN counts as the largest.

@@ -42,8 +42,8 @@ def check_runs(runs: int) -> int:
 def profile_node(
     name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], settings: str = ""
 ) -> Node:
-    """Return a model node in the form of profiles: its attributes are one text, which is equal for
-    equal attributes."""
+    """Return a model node in the form of profiles: its attributes are one text,
+    which is equal for equal attributes."""
     attributes = (Attribute(_SETTINGS, "string", settings),) if settings else ()
     return Node(name, op, "", tuple(inputs), tuple(outputs), attributes)
 
@@ -173,8 +173,8 @@ class ExecutionProfile:
 
     @property
     def is_disturbed(self) -> bool:
-        """Return whether runs took much longer than the sum of their parts, because the machine was
-        busy."""
+        """Return whether runs took much longer than the sum of their parts,
+        because the machine was busy."""
         return bool(self.run_times) and median(self.run_times) > _DISTURBED * self.run_time
 
     @property

@@ -418,8 +418,8 @@ class _ProfileJoin:
 
 
 def _are_parts(indices: frozenset[int] | None, other_indices: frozenset[int] | None) -> bool:
-    """Return whether two connected executed nodes may compute one node of the model: the origins of
-    one are unknown, or among those of the other.
+    """Return whether two connected executed nodes may compute one node of the model:
+    the origins of one are unknown, or among those of the other.
     """
     return (
         indices is None

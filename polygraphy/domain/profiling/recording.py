@@ -73,8 +73,8 @@ def _join_events(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNode:
 
 
 def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[ExecutedNode]:
-    """Return the nodes that ran in the bodies of a node, once each, with their time in all
-    iterations.
+    """Return the nodes that ran in the bodies of a node, once each,
+    with their time in all iterations.
     """
     times: dict[tuple[str, str], list[float]] = {}
     node_events: dict[tuple[str, str], list[NodeEvent]] = {}

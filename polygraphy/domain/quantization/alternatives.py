@@ -18,9 +18,9 @@ _WIDER = {"int8": "int16", "uint8": "uint16"}
 def alternatives(
     sites: Sequence[Site], losses: Mapping[int, SiteLoss]
 ) -> dict[str, dict[int, Scheme]]:
-    """Return, by alternative, the schemes of the sites that it changes: per-channel scales for
-    weights, 16-bit activations, or the ranges of these inputs. Alternatives without effect are
-    omitted."""
+    """Return, by alternative, the schemes of the sites that it changes:
+    per-channel scales for weights, 16-bit activations, or the ranges of these inputs.
+    Alternatives without effect are omitted."""
     changed: dict[str, dict[int, Scheme]] = {PER_CHANNEL: {}, WIDE: {}, RANGES: {}}
     for number, site in enumerate(sites):
         scheme, loss = site.scheme, losses.get(number)

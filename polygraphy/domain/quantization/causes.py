@@ -109,8 +109,8 @@ measured).
 
 
 def cuts_on_purpose(sites: Sequence[Site], losses: Mapping[int, SiteLoss]) -> bool:
-    """Return whether a calibration may have chosen ranges that cut off elements: ranges that do are
-    more than a few of all."""
+    """Return whether a calibration may have chosen ranges that cut off elements:
+    ranges that do are more than a few of all."""
     numbers = [number for number in losses if sites[number].kind == "activation"]
     cut = sum(losses[number].cut > _CUT for number in numbers)
     return cut > max(1.0, _FEW_CUT * len(numbers))
@@ -341,8 +341,8 @@ def _bias_cause(site: Site) -> str:
 
 
 def explains_bias(bias: Site, operand: Site, loss: SiteLoss) -> bool:
-    """Return whether a bias is stored for the scale that an operand of its node should have: the
-    operand is wrong, and the bias is not.
+    """Return whether a bias is stored for the scale that an operand of its node should have:
+    the operand is wrong, and the bias is not.
 
     Args:
         bias: the bias, in units of the product of the scales of both operands.

@@ -127,8 +127,8 @@ def _call_of(function: str) -> Callable[[Sequence[str]], str]:
 
 
 def _nncf(function: str) -> Callable[[Sequence[str]], str]:
-    """Return a function that returns the line for a function of NNCF, which raises an error for
-    unknown names."""
+    """Return a function that returns the line for a function of NNCF,
+    which raises an error for unknown names."""
     return lambda nodes: f"{function}(..., ignored_scope=nncf.IgnoredScope(names={nodes!r}))"
 
 

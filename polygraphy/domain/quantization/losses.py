@@ -176,8 +176,8 @@ def weight_loss(site: Site) -> SiteLoss | None:
 
 
 def with_worst_channels(site: Site, most: int) -> Site:
-    """Return a site with those channels of its weight that lose most, and evenly chosen others; the
-    site itself if its weight is small, or its channels share a scale.
+    """Return a site with those channels of its weight that lose most, and evenly chosen others;
+    the site itself if its weight is small, or its channels share a scale.
 
     Args:
         site: the site.
@@ -342,8 +342,9 @@ def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
 
 
 def _axes_of_group(exact: Array, scheme: Scheme) -> tuple[int, ...]:
-    """Return the axes of the elements that are judged together: all without channels, all but the
-    channel axis, or, with blocks, all but the axis without blocks."""
+    """Return the axes of the elements that are judged together:
+    all without channels, all but the channel axis, or, with blocks, all but the axis without
+    blocks."""
     if scheme.is_per_tensor:
         return tuple(range(exact.ndim))
     axis = scheme.axis % exact.ndim
@@ -381,8 +382,9 @@ def with_exact(site: Site, exact: Array | None) -> Site:
 
 
 def sample_elements(arrays: Sequence[Array], most: int = 1 << 16, axis: int | None = None) -> Array:
-    """Return activation elements over several inputs: all, or at most `most`, including the
-    smallest and largest; with an axis, one row for each channel.
+    """Return activation elements over several inputs:
+    all, or at most `most`, including the smallest and largest; with an axis, one row for each
+    channel.
     """
     if axis is not None:
         rows = [np.moveaxis(np.asarray(array, np.float64), axis, 0) for array in arrays]

@@ -57,8 +57,8 @@ class CodeOperand:
 
 
 def operands_of(op: str, inputs: Sequence[str], outputs: Sequence[str]) -> list[CodeOperand]:
-    """Return the codes that a node reads and computes, as far as it also reads their scales; none
-    for other operators."""
+    """Return the codes that a node reads and computes, as far as it also reads their scales;
+    none for other operators."""
     operands = [*OPERANDS.get(op, ())]
     if op in ("QuantizeLinear", "DequantizeLinear"):
         operands = [Operand("activation", 1, 2, None if op == "QuantizeLinear" else 0)]

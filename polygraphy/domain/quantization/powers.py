@@ -118,8 +118,8 @@ class PowerSum:
         return self.power_in_units(sites) / POWER_UNIT
 
     def power_in_units(self, sites: int) -> int:
-        """Return the expected power of a set of sites, given as bits, in multiples of
-        1 / `POWER_UNIT`."""
+        """Return the expected power of a set of sites,
+        given as bits, in multiples of 1 / `POWER_UNIT`."""
         sites &= self._every
         site_bytes = sites.to_bytes(len(self._by_byte), "little")
         remaining_power = sum(map(getitem, self._by_byte, site_bytes))

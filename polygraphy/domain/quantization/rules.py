@@ -135,8 +135,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
 
 
 def _forced_rules(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
-    """Return the rules of ONNX Runtime's `get_qdq_config`, which Olive calls: each node requires
-    all its tensors, including nodes that only move elements."""
+    """Return the rules of ONNX Runtime's `get_qdq_config`, which Olive calls:
+    each node requires all its tensors, including nodes that only move elements."""
     names = {name for site in sites for name in (site.name, site.name + RAW)}
     asks: dict[str, Asks] = {}
     for node in nodes:
@@ -191,8 +191,8 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
 
 
 def _modelopt_requests(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
-    """Return the tensors that each node requires with ModelOpt: its quantized inputs, including
-    those of nodes that only move elements."""
+    """Return the tensors that each node requires with ModelOpt: its quantized inputs,
+    including those of nodes that only move elements."""
     asks: dict[str, Asks] = {}
     for node in nodes:
         if any(name in names for name in node.reads):
@@ -203,8 +203,8 @@ def _modelopt_requests(nodes: Sequence[FloatNode], names: Collection[str]) -> di
 def _without_moves(
     nodes: Sequence[FloatNode], names: Collection[str], operators: Collection[str]
 ) -> list[FloatNode]:
-    """Return copies of nodes that read quantized tensors directly, rather than through nodes that
-    only move elements."""
+    """Return copies of nodes that read quantized tensors directly,
+    rather than through nodes that only move elements."""
     moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in operators and node.reads}
 
     def original_name(name: str) -> str:

@@ -90,8 +90,8 @@ class Scheme:
 
     @property
     def replaces_relu(self) -> bool:
-        """Return whether the range may start or end where a Relu or Clip does: zero is not in its
-        middle."""
+        """Return whether the range may start or end where a Relu or Clip does:
+        zero is not in its middle."""
         is_integer = self.stored_type.minifloat is None
         return is_integer and bool(np.all(self.zero_point != self.stored_type.middle))
 
@@ -162,8 +162,8 @@ class Scheme:
 
 
 def scheme_of_range(like: Scheme, low: Any, high: Any, *, symmetric: bool) -> Scheme:
-    """Return a scheme of the same type and granularity for a range, as quantizers compute it: zero
-    is exact.
+    """Return a scheme of the same type and granularity for a range, as quantizers compute it:
+    zero is exact.
 
     Args:
         like: whose type and granularity.

@@ -209,8 +209,8 @@ class SetSearch:
         )
 
     def _upper_bound(self) -> int:
-        """Return the size of a set that was run and is enough, if there are many nodes; one more
-        than the number of nodes if there are few, or no such set was found."""
+        """Return the size of a set that was run and is enough, if there are many nodes;
+        one more than the number of nodes if there are few, or no such set was found."""
         count = len(self._names)
         if count < _MANY:
             return count + 1
@@ -238,8 +238,8 @@ class SetSearch:
 
     @cached_property
     def _path(self) -> list[int]:
-        """Return sets of increasing size for models with many nodes; each adds the nodes with the
-        largest predicted gain."""
+        """Return sets of increasing size for models with many nodes;
+        each adds the nodes with the largest predicted gain."""
         path, base = [0], 0
         if len(self._names) < _MANY:
             return path

@@ -24,8 +24,8 @@ def numbers_of(bits: int) -> Iterator[int]:
 
 
 def _sort_nodes(nodes: Sequence[FloatNode]) -> list[FloatNode]:
-    """Return nodes sorted so that each follows the producers of its inputs: a Relu that the
-    quantizer removed may be last in the model."""
+    """Return nodes sorted so that each follows the producers of its inputs:
+    a Relu that the quantizer removed may be last in the model."""
     makers = {name: node for node in nodes for name in node.makes}
     ordered: dict[int, FloatNode] = {}
     pending = [*reversed(nodes)]

@@ -590,8 +590,8 @@ def _tensor_facts(metadata: TensorMetadata) -> list[TensorFacts]:
 
 
 def as_json_value(value: Any) -> Any:
-    """Return a value as JSON types: objects become dictionaries of their fields; NaN and infinities
-    become ``nan``, ``inf`` and ``-inf``."""
+    """Return a value as JSON types: objects become dictionaries of their fields;
+    NaN and infinities become ``nan``, ``inf`` and ``-inf``."""
     if value is None or isinstance(value, (bool, int, str)):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, float):

@@ -496,8 +496,8 @@ def _differs_by_infinities_only(row: OutputRow) -> bool:
 
 
 def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
-    """Return whether a model output failed, not only intermediate tensors: a diagnosis starts at
-    outputs.
+    """Return whether a model output failed, not only intermediate tensors:
+    a diagnosis starts at outputs.
     """
     for comparison in comparisons:
         read = {name for row in comparison.outputs if row.node for name in row.node.inputs}
@@ -518,8 +518,8 @@ def _knows_inside(comparisons: Sequence[Comparison]) -> bool:
 
 
 def _is_coarse(failing: Sequence[OutputRow]) -> bool:
-    """Return whether the rounding limit comes from a quantized type, whose large steps would
-    explain faults as well.
+    """Return whether the rounding limit comes from a quantized type,
+    whose large steps would explain faults as well.
     """
     explained = [row.worst.rounding for row in failing]
     return any(rounding is not None and is_coarse(rounding) for rounding in explained)

@@ -355,8 +355,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         super().append((name, self.stored_list(name, iterations)) if has_plain else elem)
 
     def stored_list(self, key: str, values: Iterable[IterationResult]) -> list[IterationResult]:
-        """Return iterations in the form that is stored: plain dictionaries become
-        `IterationResult`.
+        """Return iterations in the form that is stored:
+        plain dictionaries become `IterationResult`.
         """
         return [
             IterationResult(value, runner_name=key) if _is_plain(value) else value

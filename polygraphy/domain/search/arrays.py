@@ -130,8 +130,8 @@ class ArraySearch:
     def _change_element(
         self, name: str, start: Any, index: int, gap: Any, effect: Any
     ) -> Iterator[Any]:
-        """Yield arrays with one element changed so that the gap to the goal shrinks, given the
-        effect of the element."""
+        """Yield arrays with one element changed so that the gap to the goal shrinks,
+        given the effect of the element."""
         slope = float(gap @ effect) / float(np.sum(np.square(effect)))
         yield self._move_element(start, index, slope)
         signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
@@ -223,8 +223,8 @@ def _overlap(vector: Any, columns: Any) -> Any:
 
 
 def _likeness(vector: Any, columns: Any) -> Any:
-    """Return, by column, how parallel it is to a vector: 1 for a multiple, 0 if orthogonal or
-    zero."""
+    """Return, by column, how parallel it is to a vector:
+    1 for a multiple, 0 if orthogonal or zero."""
     sizes = np.linalg.norm(columns, axis=0) * np.linalg.norm(vector)
     return np.abs(vector @ columns) / np.where(sizes > 0, sizes, np.inf)
 

@@ -135,8 +135,8 @@ class Failure:
         return not kinds or bool(kinds & isnans)
 
     def lacks_only_partners(self, first: Failure) -> bool:
-        """Return whether all outputs compared by name passed, so that only outputs without a
-        partner failed."""
+        """Return whether all outputs compared by name passed,
+        so that only outputs without a partner failed."""
         named = [output for name, output in self.outputs.items() if GUESSED not in name]
         return (
             bool(named)
@@ -202,8 +202,8 @@ def reason_of(finished: CommandEnd, failure: Failure) -> str:
 
 
 def critical_line(output: str) -> str:
-    """Return the line that explains the end of a command: its last critical message, else its last
-    error, else its last line."""
+    """Return the line that explains the end of a command: its last critical message,
+    else its last error, else its last line."""
     lines = output.rstrip().splitlines()
     if _CRITICAL not in output and _ERROR not in output:
         return lines[-1].strip() if lines else ""
@@ -214,8 +214,8 @@ def critical_line(output: str) -> str:
 
 
 def _words(message: str) -> frozenset[str]:
-    """Return the words of a message without names, numbers, shapes and paths, which differ between
-    parts of a model.
+    """Return the words of a message without names, numbers, shapes and paths,
+    which differ between parts of a model.
     """
     text, before = _QUOTED.sub(" ", message), ""
     while text != before:
@@ -264,8 +264,9 @@ class CheckRules:
         return self._outcome_of(code != 0)
 
     def is_broken(self, finished: CommandEnd) -> bool:
-        """Return whether a command could not check at all: it did not start, or its arguments were
-        invalid. Such an end is no outcome, unless its exit code or output is listed."""
+        """Return whether a command could not check at all:
+        it did not start, or its arguments were invalid. Such an end is no outcome, unless its
+        exit code or output is listed."""
         code = finished.code
         if finished.timed_out or code in (*self.fail_codes, *self.ignored_codes, *self.skip_codes):
             return False

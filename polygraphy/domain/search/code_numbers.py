@@ -67,8 +67,8 @@ class Solution:
         return bool(np.all((self.low.reshape(-1) <= value) & (value <= self.high.reshape(-1))))
 
     def intersect(self, other: Solution) -> Solution | None:
-        """Return the solutions that are also those of another computation; None if there are
-        none."""
+        """Return the solutions that are also those of another computation;
+        None if there are none."""
         if np.shape(self.low) != np.shape(other.low):
             return None
         low, high = np.maximum(self.low, other.low), np.minimum(self.high, other.high)
@@ -119,8 +119,8 @@ def solve_scale(compute: Compute, start: Any, goal: Any, axis: int | None) -> So
 
 
 def solve_zero_point(compute: Compute, start: Any, goal: Any, axis: int | None) -> Solution | None:
-    """Return the zero points with which a computation gives the goal; None if there are none; see
-    `solve_scale`."""
+    """Return the zero points with which a computation gives the goal; None if there are none;
+    see `solve_scale`."""
     search = _Search(compute, np.asarray(start), np.asarray(goal), axis)
     limits = _limits_of(np.asarray(start).dtype)
     if limits is None:
@@ -184,8 +184,8 @@ class _Search:
         return np.moveaxis(values, self.axis, 0).reshape(values.shape[self.axis], -1)
 
     def solve(self, low: Any, high: Any, signs: Any, middle: Any, halvings: int) -> Solution | None:
-        """Return the interval of numbers that give the goal, between two numbers; None if there are
-        none.
+        """Return the interval of numbers that give the goal, between two numbers;
+        None if there are none.
 
         Args:
             low: the smallest numbers, by channel.
@@ -213,8 +213,8 @@ class _Search:
         return None if solution is None else self._check_evidence(solution, signs)
 
     def _differences(self, result: Any) -> Any:
-        """Return the number of elements of each channel that are not as expected; infinity if one
-        is more than a step apart."""
+        """Return the number of elements of each channel that are not as expected;
+        infinity if one is more than a step apart."""
         wanted = self.wanted
         apart = np.abs(result - wanted)
         if self.goal.dtype.kind not in "iu":
@@ -237,8 +237,8 @@ class _Search:
         return Solution(solution.low, solution.high, start, bool(np.all(differing == 0)))
 
     def _check_evidence(self, solution: Solution, signs: Any) -> Solution | None:
-        """Return a solution whose numbers enough elements prove; None if there are too few: a
-        number of its own for each element explains everything."""
+        """Return a solution whose numbers enough elements prove; None if there are too few:
+        a number of its own for each element explains everything."""
         changed = np.flatnonzero(solution.changed)
         if not changed.size:
             return None

@@ -81,8 +81,8 @@ def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
 
 
 def first_bad_part_in_order(reach: Sequence[int], test: Test) -> BadPart:
-    """Return a bad part whose smaller parts are all good, by testing each node's part from the last
-    one; no result is inferred from another."""
+    """Return a bad part whose smaller parts are all good,
+    by testing each node's part from the last one; no result is inferred from another."""
     search = _BisectionState(reach)
     for node in range(len(reach) - 1, -1, -1):
         if search.is_smaller(node):

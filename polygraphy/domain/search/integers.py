@@ -44,8 +44,9 @@ class Factors:
 def solve_channels(
     weight: Any, computed: Any, wanted: Any, factors: Factors | None = None
 ) -> Iterator[Any]:
-    """Yield weights of a product that give the expected result: with channels in another order, in
-    another layout, with other elements, or as the solution of a system of equations.
+    """Yield weights of a product that give the expected result:
+    with channels in another order, in another layout, with other elements, or as the solution of a
+    system of equations.
 
     Args:
         weight: the integers, with the output channels as the first axis.
@@ -117,8 +118,8 @@ def _changes_of_one_element(computed: Any, wanted: Any, factors: Factors) -> lis
 
 
 def _other_layouts(weight: Any, computed: Any, wanted: Any, factors: Factors) -> Iterator[Any]:
-    """Yield a weight transposed, moved or turned, and with two exchanged inputs, as far as these
-    give the expected result, if that is known without a run."""
+    """Yield a weight transposed, moved or turned, and with two exchanged inputs,
+    as far as these give the expected result, if that is known without a run."""
     rows, apart = factors.rows, wanted.astype(np.int64) - computed.astype(np.int64)
     layouts = [np.roll(weight, 1, 1), np.roll(weight, -1, 1), weight[:, ::-1], weight[::-1]]
     if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:

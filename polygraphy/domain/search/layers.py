@@ -153,8 +153,8 @@ class _Lifetimes:
         )
 
     def reach(self, start: int, fixed: Collection[str]) -> int:
-        """Return the end of the segment from `start`: the last cut that fits, or else the first
-        cut.
+        """Return the end of the segment from `start`:
+        the last cut that fits, or else the first cut.
         """
         best: int | None = None
         for stop, nbytes in self._possible_ends(start):

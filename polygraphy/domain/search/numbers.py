@@ -68,9 +68,10 @@ def nearest_number(
     signs: Sequence[float] = (1.0, -1.0),
     exponents: Sequence[float] = _EXPONENTS,
 ) -> float:
-    """Return the number with the smallest error: 0, or the best power of ten refined by
-    golden-section search, rounded to three decimal digits if that is as good, else to six. If the
-    error of some powers is infinite, a small whole number may be better.
+    """Return the number with the smallest error:
+    0, or the best power of ten refined by golden-section search, rounded to three decimal digits
+    if that is as good, else to six. If the error of some powers is infinite, a small whole number
+    may be better.
 
     Args:
         error: returns the error of a number; infinite if there is none.

@@ -63,8 +63,8 @@ class RunBudget:
 
     @classmethod
     def for_part(cls, nbytes: int, nodes: int) -> RunBudget:
-        """Return the budget for runs of a part of a model, by the size of its tensors and its
-        number of nodes.
+        """Return the budget for runs of a part of a model,
+        by the size of its tensors and its number of nodes.
         """
         fewest, most = _PART_RUNS
         return cls.for_bytes(

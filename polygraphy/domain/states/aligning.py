@@ -61,8 +61,8 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
 
 
 def zero_hidden_positions(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
-    """Return the outputs of a step with zeros at positions that the mask hides, because nothing
-    reads them."""
+    """Return the outputs of a step with zeros at positions that the mask hides,
+    because nothing reads them."""
     if facts is None or facts.hidden is None:
         return outputs
     part = dict(outputs)
@@ -101,8 +101,8 @@ def fit_state(value: Any, like: Any, pair: StatePair) -> Any | None:
 
 
 def slots_in_use(pair: StatePair, value: Any, end: int) -> Any:
-    """Return the slots of a state before position `end`, which are written; the whole state if it
-    has no slots."""
+    """Return the slots of a state before position `end`, which are written;
+    the whole state if it has no slots."""
     if pair.kind in (GROWS, SLOTS, RING) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
     return value

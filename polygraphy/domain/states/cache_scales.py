@@ -63,8 +63,8 @@ def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[Othe
 
 
 def _code_tensors(graph: Graph, names: set[str]) -> set[str]:
-    """Return the tensors that hold the codes of a state, before and after it is returned as an
-    output."""
+    """Return the tensors that hold the codes of a state,
+    before and after it is returned as an output."""
     carriers = [
         node for node in graph.nodes if node.op in _CARRIERS and node.inputs and node.outputs
     ]

@@ -26,8 +26,8 @@ _DEPTH = 12
 
 
 def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dict[str, int]:
-    """Return the numbers of heads, the head sizes and the windows of caches, by the names of their
-    dimensions.
+    """Return the numbers of heads, the head sizes and the windows of caches,
+    by the names of their dimensions.
 
     Args:
         graph: the model.
@@ -65,8 +65,8 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
 
 
 def mask_sizes(graph: Graph) -> dict[str, int]:
-    """Return the lengths of attention masks by the names of their dimensions, for one past and one
-    new position, if no other input has the same dimension.
+    """Return the lengths of attention masks by the names of their dimensions,
+    for one past and one new position, if no other input has the same dimension.
     """
     pairs = [pair for pair in state_pairs(graph)[0] if pair.kind == GROWS]
     if not pairs:

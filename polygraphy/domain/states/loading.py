@@ -457,8 +457,8 @@ class StepLoader:
         return rows
 
     def _replace_special_tokens(self, row: Array) -> Array:
-        """Return random tokens without those that the model treats in a special way, such as
-        padding, from which positions may be counted.
+        """Return random tokens without those that the model treats in a special way,
+        such as padding, from which positions may be counted.
         """
         special = self.plan.roles.special
         usual = [token for token in range(len(special) + 1) if token not in special]
@@ -467,8 +467,8 @@ class StepLoader:
     def _check_loaded(
         self, plan: StatePlan, loaded: Mapping[str, Any], index: int, total: int
     ) -> None:
-        """Raise InputError for loaded inputs that the model does not accept in a step: tokens
-        outside the vocabulary, wrong types or shapes, or more positions than it has.
+        """Raise InputError for loaded inputs that the model does not accept in a step:
+        tokens outside the vocabulary, wrong types or shapes, or more positions than it has.
         """
         self._check_capacity(total)
         names = {*plan.inputs, *self.plan.inputs}
@@ -598,8 +598,8 @@ def _data_loader_shapes(data: Any) -> dict[str, Sequence[int]]:
 
 
 def _as_type(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array in a data type if that loses nothing, else unchanged: a reference may have
-    states of a different type.
+    """Return an array in a data type if that loses nothing, else unchanged:
+    a reference may have states of a different type.
     """
     if not isinstance(array, np.ndarray) or array.dtype == dtype:
         return array

@@ -73,8 +73,8 @@ def pairs_by_name(outputs: Sequence[str], inputs: Sequence[str]) -> dict[str, st
 def pairs_by_config(
     config: object, outputs: Sequence[str], inputs: Sequence[str]
 ) -> dict[str, str]:
-    """Return the input that each output becomes according to a `genai_config.json`: patterns such
-    as ``past_key_values.%d.key``.
+    """Return the input that each output becomes according to a `genai_config.json`:
+    patterns such as ``past_key_values.%d.key``.
 
     Args:
         config: the file as JSON has it; of anything else nothing follows.

@@ -109,8 +109,8 @@ class StatePlan:
 
     @property
     def _knows_positions(self) -> bool:
-        """Return whether an input contains the length of the past, so that a step can locate its
-        slots."""
+        """Return whether an input contains the length of the past,
+        so that a step can locate its slots."""
         return any(self.roles.inputs_of(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def for_step(self, index: int) -> StatePlan:
@@ -282,8 +282,8 @@ class StatePlan:
 
 
 def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
-    """Return a mask of the positions up to the new ones or, with three or more dimensions, for each
-    new position a mask of those visible to it."""
+    """Return a mask of the positions up to the new ones or, with three or more dimensions,
+    for each new position a mask of those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
         broadcast = np.arange(total) < past + length

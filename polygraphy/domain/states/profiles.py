@@ -64,8 +64,8 @@ def step_shapes(
 
 
 def shape_ranges(steps: Sequence[Mapping[str, Sequence[int]]]) -> list[Profile]:
-    """Return the ranges of shapes of the first step, and those of all later steps together; one
-    profile if both are equal.
+    """Return the ranges of shapes of the first step, and those of all later steps together;
+    one profile if both are equal.
     """
     profiles: list[Profile] = []
     for group in (steps[:1], steps[1:]):

@@ -120,8 +120,8 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
 
 
 def _conditioning_inputs(chunks: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Return the inputs without a time axis, such as a vector that describes a speaker, if other
-    inputs have one."""
+    """Return the inputs without a time axis, such as a vector that describes a speaker,
+    if other inputs have one."""
     ranks = [len(tensor.shape or ()) for tensor in chunks if _has_open_axis(tensor)]
     return [
         tensor
@@ -196,8 +196,8 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: Uses) -> str:
 def _separate_tokens(
     graph: Graph, free: Sequence[Tensor], roles: dict[str, str], uses: Uses
 ) -> None:
-    """Change the role of inputs that select from a table other than the token table, which has a
-    row for each score of an output."""
+    """Change the role of inputs that select from a table other than the token table,
+    which has a row for each score of an output."""
     names = [tensor.name for tensor in free if roles[tensor.name] == TOKENS]
     sizes = {tensor.shape[-1] for tensor in graph.outputs if tensor.shape}
     rows = {name: (uses.table(name) or ("", 0))[1] for name in names}
@@ -258,8 +258,8 @@ _SEQUENCE = frozenset({"seq", "sequence", "time", "frames", "steps"})
 
 
 def _axis_of(main: Sequence[Tensor], is_decoder: bool, fixed: int | None) -> int:
-    """Return the axis of positions: the first dynamic one after the batch, else the axis that the
-    graph implies, else axis 1.
+    """Return the axis of positions: the first dynamic one after the batch,
+    else the axis that the graph implies, else axis 1.
 
     Args:
         main: the tokens, or the chunk.

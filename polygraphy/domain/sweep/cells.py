@@ -162,8 +162,8 @@ def _applicable_rows(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Wo
 
 
 def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> ReferenceRequest:
-    """Return the request for the reference of a cell: saved outputs and inputs, or a model and the
-    flags of the command that runs it.
+    """Return the request for the reference of a cell:
+    saved outputs and inputs, or a model and the flags of the command that runs it.
     """
     row = plan.reference
     if row.outputs:

@@ -313,8 +313,8 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def parse_runner(name: str, row: Any) -> RunnerRow:
-    """Return the runner for a row of a plan or a ``--runner`` option: its flags, or a table with
-    them.
+    """Return the runner for a row of a plan or a ``--runner`` option:
+    its flags, or a table with them.
 
     Raises:
         UsageError: the row is not valid.

@@ -184,8 +184,8 @@ _exporters: dict[str, Callable[[DataTypeEntry], Any]] = {}
 
 
 def register_dtype_importer(source_module: str) -> Callable[[F], F]:
-    """Return a decorator that registers a function as the one that `DataType.from_dtype` calls for
-    data types of a module.
+    """Return a decorator that registers a function that `DataType.from_dtype` calls for a module's
+    data types.
 
     Args:
         source_module: the name of the module for `from_dtype`.
@@ -204,8 +204,8 @@ def register_dtype_importer(source_module: str) -> Callable[[F], F]:
 
 
 def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
-    """Return a decorator that registers a function as the one that `DataType.to_dtype` calls for a
-    module; `DataType.FLOAT32` and the others get a method of the module's name.
+    """Return a decorator that registers a function that `DataType.to_dtype` calls for a module;
+    `DataType.FLOAT32` and the others get a method of the module's name.
 
     Args:
         target_module: the name of the module for `to_dtype`.

@@ -34,8 +34,8 @@ class Facts(Protocol):
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """Return, by output, the least precise data type in its computation, such as ``float16`` or
-        ``tf32``; the key ``""`` stands for all other outputs."""
+        """Return, by output, the least precise data type in its computation,
+        such as ``float16`` or ``tf32``; the key ``""`` stands for all other outputs."""
 
     @property
     def bounded(self) -> Collection[str]:
@@ -68,8 +68,8 @@ class Facts(Protocol):
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """Return, by output, the tensor of the exported program it comes from, as recorded by the
-        exporter."""
+        """Return, by output, the tensor of the exported program it comes from,
+        as recorded by the exporter."""
 
     @property
     def is_program(self) -> bool:

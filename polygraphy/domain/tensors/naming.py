@@ -169,8 +169,8 @@ def _read_escapes(text: str) -> str:
 
 
 def escape_command(command: str) -> str:
-    """Return a command line from ``shlex.join`` as one printable line that a shell reads as the
-    same words."""
+    """Return a command line from ``shlex.join`` on one line of printable characters;
+    a shell reads it as the same words."""
     if command.isprintable():
         return command
     import re

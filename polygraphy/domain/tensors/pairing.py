@@ -38,8 +38,8 @@ class OutputPair:
 
 
 def find_by_name(name: str, names: Sequence[str], index: int | None = None) -> str | None:
-    """Return the one of `names` that equals `name`, else the only one that contains it or that it
-    contains, ignoring case, else the one at position `index`; None if there is none.
+    """Return the name in `names` that equals `name`, else the only one that contains it
+    or that it contains, ignoring case, else the one at position `index`; None if there is none.
     """
     if name in names:
         return name

@@ -350,12 +350,12 @@ def _label_repetition(layout: Layout, shape: Shape, number: Callable[[Layout], i
 
 
 def _label_combination(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
-    """Return the labels of an output, each of whose elements is computed from those of operands of
-    the same shape: elements with the same parts of all operands are one part."""
+    """Return the labels of an output whose elements are computed from operands' elements;
+    elements with the same parts of all operands are one part. All shapes are equal."""
     leaves: list[Layout] = []
 
     def number_locally(leaf: Layout) -> int:
-        """Return the number of a leaf of an operand."""
+        """Return the position of a layout in `leaves`, to which it is added if it is new."""
         if leaf not in leaves:
             leaves.append(leaf)
         return leaves.index(leaf)
@@ -411,8 +411,8 @@ _RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] 
 
 
 def index_text(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
-    """Return the index expression of a part of an output, such as ``output[:, 4:6]``; "" if no
-    slices along its axes are the part.
+    """Return the index expression of a part of an output, such as ``output[:, 4:6]``;
+    "" if no slices along its axes are the part.
 
     Args:
         output: the name of the output.

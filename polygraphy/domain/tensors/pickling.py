@@ -15,8 +15,8 @@ Value = TypeVar("Value")
 
 
 def pickle_as(module: str) -> Callable[[Class], Class]:
-    """Return a decorator for a class that pickles refer to by a published module, so that the class
-    can move. The names are those in NVIDIA's pickles."""
+    """Return a decorator for a class that pickles refer to by a published module,
+    so that the class can move. The names are those in NVIDIA's pickles."""
 
     def rename(cls: Class) -> Class:
         """Return the class with the published module as its own."""
@@ -27,8 +27,8 @@ def pickle_as(module: str) -> Callable[[Class], Class]:
 
 
 def pickled_items(state: dict[str, Any]) -> Any:
-    """Return the items of a list or dictionary in NVIDIA's pickles, which is an attribute in its
-    state; None for a pickle of this package.
+    """Return the items of a list or dictionary in NVIDIA's pickles,
+    which is an attribute in its state; None for a pickle of this package.
     """
     for word in ("key_type", "value_type", "elem_type"):
         state.pop(word, None)

@@ -88,8 +88,8 @@ def is_float(array: Any) -> bool:
 
 
 def is_float_code(array: Any) -> bool:
-    """Return whether an array contains floating-point numbers of fewer than 16 bits: codes of a
-    quantized model, which are exact.
+    """Return whether an array contains floating-point numbers of fewer than 16 bits:
+    codes of a quantized model, which are exact.
     """
     return is_float(array) and epsilon_of(array.dtype) >= _NARROW
 

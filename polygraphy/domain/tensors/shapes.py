@@ -33,8 +33,8 @@ def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
 
 
 def may_be_caches(shapes: Iterable[Sequence[object] | None]) -> bool:
-    """Return whether input shapes look like caches of keys and values with named sizes: at least
-    two inputs with four dimensions, with a name after the first one."""
+    """Return whether input shapes look like caches of keys and values with named sizes:
+    at least two inputs with four dimensions, with a name after the first one."""
     named = [
         shape
         for shape in shapes
@@ -93,8 +93,8 @@ def command_line_shape(shape: Sequence[object]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return the name of a tensor as a shape in a command line requires it: in single quotes if it
-    contains a comma, or looks like an option.
+    """Return the name of a tensor as a shape in a command line requires it:
+    in single quotes if it contains a comma, or looks like an option.
     """
     if "," not in name and not name.startswith(("'", "-")):
         return name

@@ -280,8 +280,8 @@ def outline_lines(title: str, outline: Outline) -> Iterator[str]:
 
 
 def edit_line(edit: Edit) -> str:
-    """Return the numbers of nodes, by type, and of weights that an edit added and removed, as
-    text."""
+    """Return the numbers of nodes, by type, and of weights that an edit added and removed,
+    as text."""
     removed = _counts(edit.removed_nodes, edit.removed_weights)
     added = _counts(edit.added_nodes, edit.added_weights)
     if not removed and not added:

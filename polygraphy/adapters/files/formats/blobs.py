@@ -75,8 +75,8 @@ class _BlobWriter:
             self._files.add(path.resolve())
 
     def remove_earlier(self) -> None:
-        """Remove the files of an earlier run with more iterations or inputs, which would be read
-        together with those of this run."""
+        """Remove the files of an earlier run with more iterations or inputs,
+        which would be read together with those of this run."""
         if not self._count:
             return
         with translate_os_errors(self._folder, "replace the files of"):

@@ -244,8 +244,8 @@ def array_from_bytes(content: bytes) -> Array:
 
 
 def with_narrow_type(array: Array) -> Array:
-    """Return an array of untyped two-byte elements, as NumPy saves bfloat16, as bfloat16; other
-    arrays unchanged."""
+    """Return an array of untyped two-byte elements, as NumPy saves bfloat16, as bfloat16;
+    other arrays unchanged."""
     is_bare = array.dtype.kind == "V" and array.dtype.names is None
     is_narrow = is_bare and array.dtype.subdtype is None and array.dtype.itemsize == 2
     return array.view(ml_dtypes.bfloat16) if is_narrow else array

@@ -48,8 +48,8 @@ class Golden:
     sampled: Mapping[str, int] = field(factory=dict)
 
     def select_elements(self, outputs: IterationResult) -> IterationResult:
-        """Return the part of each output that a golden file keeps: all elements, or a sample and
-        statistics.
+        """Return the part of each output that a golden file keeps:
+        all elements, or a sample and statistics.
         """
         elements: dict[str, Any] = {}
         for name, array in outputs.items():

@@ -79,8 +79,8 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
 
 
 def _kind_of(head: str) -> str | None:
-    """Return the backend that wrote a file with this start; "" for this package, None if
-    unknown."""
+    """Return the backend that wrote a file with this start; "" for this package,
+    None if unknown."""
     start = head.lstrip("\ufeff \t\r\n")
     if start.startswith("{"):
         if f'"{_FORMAT}"' in start:

@@ -80,8 +80,8 @@ def temporary_path() -> str:
 
 
 def mirror_folder(folder: str, besides: Collection[str]) -> None:
-    """Create a folder with symbolic links to the contents of another, except for some files, and
-    return its path."""
+    """Create a folder with symbolic links to the contents of another,
+    except for some files, and return its path."""
     left_out = {PurePath(os.path.normpath(path)) for path in besides}
     with translate_os_errors(folder, "make"):
         _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})

@@ -360,8 +360,8 @@ class FileResultStore:
         return json_io.loads(text, kind)
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
-        """Add the record of a comparison to a JSON file of results, as its member
-        ``comparison_results``; other kinds of files are unchanged.
+        """Add the record of a comparison to a JSON file of results,
+        as its member ``comparison_results``; other kinds of files are unchanged.
 
         Raises:
             FileError: the file is not there, was not written here, or cannot be written.
@@ -485,8 +485,8 @@ def _single_iteration(value: Any, dest: PathOrFile) -> Any:
 
 
 def _is_folder_path(path: Path) -> bool:
-    """Return whether a path is a folder, or would become one: it has no suffix, and is neither a
-    device nor an empty file."""
+    """Return whether a path is a folder, or would become one:
+    it has no suffix, and is neither a device nor an empty file."""
     # For example, /dev/stdout.
     is_device = path.exists() and not path.is_dir() and not path.is_file()
     return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))

@@ -288,8 +288,8 @@ class ResultsFileWriter(_Writer):
                     iterations.add(iteration)
 
     def _start_runs(self) -> None:
-        """Open the list of iterations of each runner; the first goes to the file, others to
-        temporary files.
+        """Open the list of iterations of each runner;
+        the first goes to the file, others to temporary files.
         """
         for index, name in enumerate(self._names or []):
             if index == 0:

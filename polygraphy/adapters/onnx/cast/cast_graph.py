@@ -190,8 +190,8 @@ class CastRules:
         return None if signature is None else self._forms_from_signature(node, signature)
 
     def _forms_from_signature(self, node: NodeProto, signature: Signature) -> Forms | None:
-        """Return, by the signature of a node's operator, whether each input and output becomes
-        narrow; None if the node must not be cast.
+        """Return, by the signature of a node's operator,
+        whether each input and output becomes narrow; None if the node must not be cast.
         """
         parameters = signature.parameters_for(len(node.input), len(node.output))
         if parameters is None or _has_unknown_type(node):
@@ -292,8 +292,8 @@ class _Weight:
     def name_of_form(
         self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]
     ) -> str:
-        """Return the name of a narrow or wide form of the weight, for a reader that cannot be
-        changed later.
+        """Return the name of a narrow or wide form of the weight,
+        for a reader that cannot be changed later.
         """
         if not narrow:
             self.is_used_wide = True
@@ -523,8 +523,8 @@ class Scope:
             scope.rewrite_graph(graph, narrow_border=is_cast, is_kept=is_kept)
 
     def _convert_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
-        """Convert weights whose narrow form is used, and duplicate those used in both forms; return
-        the new names.
+        """Convert weights whose narrow form is used, and duplicate those used in both forms;
+        return the new names.
 
         Args:
             graph: their graph; None for a function, which has no initializers.

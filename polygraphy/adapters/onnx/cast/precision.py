@@ -359,8 +359,8 @@ def _key(function: Any) -> FunctionKey:
 def _cast_functions(
     model: ModelProto, inference: TypeInference, selection: CastSelection
 ) -> frozenset[FunctionKey]:
-    """Return the keys of functions that can be cast: all calls have the same types, and none is
-    excluded.
+    """Return the keys of functions that can be cast:
+    all calls have the same types, and none is excluded.
     """
     bodies = {_key(function): function for function in model.functions}
     lowered = {
@@ -421,8 +421,8 @@ def cast_precision(
     keep_ops: Collection[str] = (),
     keep_nodes: Collection[str] = (),
 ) -> ModelProto:
-    """Return a model in which operators compute in `dtype` if they support it, with Casts at its
-    inputs and outputs.
+    """Return a model in which operators compute in `dtype` if they support it,
+    with Casts at its inputs and outputs.
 
     Nodes of other domains, nodes whose tensors have an unknown type, and `KEPT_OPERATORS` are
     unchanged. Weights beyond the range of `dtype` become its largest value, which is logged.

@@ -82,8 +82,8 @@ def _functions_of(content: Content) -> list[bytes]:
 
 
 def _check_functions(model: str | Path | bytes, functions: Sequence[bytes]) -> None:
-    """Raise ModelError if a model has too many nodes after its functions are inlined. Its graph is
-    read only if one call of each function would make too many."""
+    """Raise ModelError if a model has too many nodes after its functions are inlined.
+    Its graph is read only if one call of each function would make too many."""
     library = onnx.ModelProto()
     try:
         library.functions.extend(map(onnx.FunctionProto.FromString, functions))

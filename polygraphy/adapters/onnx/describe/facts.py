@@ -575,8 +575,9 @@ def _dim_lengths(model: ModelProto) -> dict[str, int]:
 
 
 def _tensor_sources(graph: GraphProto) -> dict[str, str]:
-    """Return the tensor of the PyTorch program from which each tensor was exported, if the exporter
-    recorded it. If an operation became several nodes, the last one computes its result.
+    """Return the tensor of the PyTorch program from which each tensor was exported,
+    if the exporter recorded it. If an operation became several nodes, the last one computes its
+    result.
     """
     makers: dict[str, str] = {}
     for node in graph.node:

@@ -298,8 +298,8 @@ _WHOLE = (6, 7)
 
 @contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector inside the block, because descriptions are large and have no
-    cycles."""
+    """Pause the garbage collector inside the block,
+    because descriptions are large and have no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

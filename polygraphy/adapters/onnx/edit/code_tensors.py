@@ -105,7 +105,8 @@ class CodeTensors:
         return copy
 
     def float_nodes(self, name: str) -> Sequence[FloatNode]:
-        """Return the floating-point nodes whose result a QuantizeLinear reads; see the port."""
+        """Return the float nodes between quantized tensors and the QuantizeLinear behind them,
+        in order; none if another operator computes what it quantizes."""
         makers = {output: node for node in self._model.graph.node for output in node.output}
         maker = makers.get(name)
         pending = [*maker.input][:1] if maker is not None and maker.op_type == _QUANTIZE else []

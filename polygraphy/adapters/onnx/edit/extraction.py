@@ -324,8 +324,8 @@ class Extract(BaseLoader):
     def _observe_metadata(
         self, model: ModelProto, missing: Sequence[str], needed: Sequence[str]
     ) -> TensorMetadata:
-        """Return data types and shapes of tensors as a run shows them; only ranks if inputs are
-        dynamic.
+        """Return data types and shapes of tensors as a run shows them;
+        only ranks if inputs are dynamic.
         """
         is_open = any(
             meta.shape is None or is_shape_dynamic(meta.shape)

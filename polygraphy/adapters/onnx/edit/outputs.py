@@ -273,8 +273,8 @@ def observe_tensors(
 
 
 def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of some tensors from the reference evaluator, if the usual backend lacks an
-    operator for a data type.
+    """Return the values of some tensors from the reference evaluator,
+    if the usual backend lacks an operator for a data type.
 
     Raises:
         BackendError: no available backend can compute them.

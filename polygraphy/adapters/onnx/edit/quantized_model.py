@@ -289,8 +289,8 @@ class QuantizedModel:
         }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
-        """Add a weight that is quantized again while the sites around it are on; return its
-        name."""
+        """Add a weight that is quantized again while the sites around it are on;
+        return its name."""
         before, behind = self._weights_between[number]
         again = f"{self.sites[number].name}{_AGAIN}"
         add_weight(copy, onnx.numpy_helper.from_array(self._requantized_weight(number)), again)
@@ -566,8 +566,8 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _exact_weight(self, names: Sequence[str], values: Array, output: str) -> Array | None:
-        """Return the weight of the reference: of the same name, else of the same node, else the
-        most similar one; None if there is none.
+        """Return the weight of the reference: of the same name, else of the same node,
+        else the most similar one; None if there is none.
         """
         for reference in self._references:
             read = (reference.operand(node, at) for node, at in self._readers.get(output, ()))
@@ -635,8 +635,8 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _add_operators(self) -> None:
-        """Add the sites of operators that compute in few bits, if the reference has their
-        tensors."""
+        """Add the sites of operators that compute in few bits,
+        if the reference has their tensors."""
         if not self._references:
             return
         reference = self._references[0]

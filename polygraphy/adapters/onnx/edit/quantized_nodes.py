@@ -224,8 +224,8 @@ def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
 
 
 def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
-    """Return whether a weight of this shape may be a bias that the quantizer corrected: only one
-    axis is longer than 1. NNCF also corrects single elements."""
+    """Return whether a weight of this shape may be a bias that the quantizer corrected:
+    only one axis is longer than 1. NNCF also corrects single elements."""
     count = sum(size > 1 for size in dims)
     return count == 1 or (producer == "nncf" and count == 0 and len(dims) > 0)
 

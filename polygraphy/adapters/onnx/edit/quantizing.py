@@ -111,8 +111,8 @@ def _in_opset_of(reference: ModelProto, model: ModelProto) -> ModelProto:
 
 
 def _raise_opset(copy: ModelProto, model: ModelProto) -> None:
-    """Raise the opset of a model to that of another, for operators such as the QuantizeLinear of
-    fp8.
+    """Raise the opset of a model to that of another,
+    for operators such as the QuantizeLinear of fp8.
     """
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for entry in copy.opset_import:
@@ -215,8 +215,8 @@ class _Sites:
         return lambda array: dequantize(quantize(array, *stored, **first), *read, **second)
 
     def _parameters(self, node: NodeProto) -> list[Array] | None:
-        """Return scale and zero point of a node if they are constant and without blocks; else
-        None."""
+        """Return scale and zero point of a node if they are constant and without blocks;
+        else None."""
         arrays = [array for name in node.input[1:] if (array := self.constant(name)) is not None]
         is_plain = all(
             array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in arrays[1:]

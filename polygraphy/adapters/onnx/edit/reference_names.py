@@ -25,8 +25,8 @@ _ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
 
 
 def sort_forms(model: ModelProto, forms: Sequence[ModelProto]) -> list[ModelProto]:
-    """Return the forms of a reference, sorted by the share of model tensors they contain: the model
-    may have been optimized before it was quantized."""
+    """Return the forms of a reference, sorted by the share of model tensors they contain:
+    the model may have been optimized before it was quantized."""
     return sorted(forms, key=lambda form: common_share(model.graph, form.graph), reverse=True)
 
 
@@ -53,8 +53,8 @@ def rename_nodes(graph: GraphProto, reference: FloatGraph) -> None:
 
 
 def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
-    """Rename the outputs of operators with low-bit weights to the reference's names, because Olive
-    and others add suffixes."""
+    """Rename the outputs of operators with low-bit weights to the reference's names,
+    because Olive and others add suffixes."""
     outputs = {value.name for value in graph.output}
     names = {name for node in graph.node for name in node.output}
     new_names: dict[str, str] = {}

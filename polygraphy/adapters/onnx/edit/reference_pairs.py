@@ -242,8 +242,9 @@ class _Pairs:
                 self.tensors[name] = twin_name
 
     def _float_end(self, node: NodeProto, twin: NodeProto) -> str:
-        """Return the tensor in floating point that follows from integers: behind Cast and Mul, and
-        behind Add if the reference has a bias; behind DequantizeLinear if the node moves codes.
+        """Return the tensor in floating point that follows from integers:
+        behind Cast and Mul, and behind Add if the reference has a bias; behind DequantizeLinear if
+        the node moves codes.
         """
         name: str = node.output[0]
         ops: tuple[str, ...] = ("DequantizeLinear",)

@@ -220,8 +220,8 @@ class ConstantNodes:
         return renamed
 
     def replace(self, names: Sequence[str]) -> int:
-        """Replace the nodes that compute some tensors with their known values; return the number of
-        removed nodes.
+        """Replace the nodes that compute some tensors with their known values;
+        return the number of removed nodes.
         """
         replaced = {self._made_by[name] for name in names}
         positions = iter(range(len(self._nodes)))

@@ -49,8 +49,8 @@ an operator that is not known, nothing is computed.
 
 
 def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> None:
-    """Fold constants in the functions of a model, without types and shapes of their inputs, which
-    differ between calls.
+    """Fold constants in the functions of a model, without types and shapes of their inputs,
+    which differ between calls.
 
     Args:
         model: the model, whose functions are changed where that leaves fewer nodes.

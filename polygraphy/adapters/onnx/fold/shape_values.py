@@ -537,8 +537,8 @@ class Sizes:
         return nbytes
 
     def _largest_size(self, node: NodeProto) -> float:
-        """Return the maximum number of elements of a node with unknown shape: the number of pairs
-        of its operands' elements, or their sum.
+        """Return the maximum number of elements of a node with unknown shape:
+        the number of pairs of its operands' elements, or their sum.
         """
         counts = [self._elements(name) for name in node.input[:] if name]
         if node.op_type in ("Concat", "Gather", "NonZero"):

@@ -227,8 +227,8 @@ class Walk:
         }
 
     def run(self, types: GraphTypes, shapes: Mapping[str, Shape | None]) -> None:
-        """Infer types and shapes in all graphs, and mark nodes for folding; only opened branches
-        change the model.
+        """Infer types and shapes in all graphs, and mark nodes for folding;
+        only opened branches change the model.
 
         Args:
             types: the types of the tensors of the main graph.
@@ -404,8 +404,8 @@ class GraphWalk:
     def _has_computed(
         self, node: NodeProto, inferred_shapes: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
-        """Compute small constant inputs of a node with unknown output shapes; return whether that
-        succeeded."""
+        """Compute small constant inputs of a node with unknown output shapes;
+        return whether that succeeded."""
         if all(static_shape(inferred_shapes.get(name)) is not None for name in outputs):
             return False
         names = [
@@ -431,8 +431,8 @@ class GraphWalk:
         return self.nodes.values.get(name)
 
     def _compute(self, names: Sequence[str]) -> bool:
-        """Compute small constants and the small ones they depend on; return whether that
-        succeeded."""
+        """Compute small constants and the small ones they depend on;
+        return whether that succeeded."""
         if not self._failed.isdisjoint(names):
             return False
         results = dict.fromkeys(names)
@@ -489,8 +489,8 @@ class GraphWalk:
     # Replace nodes with values.
 
     def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
-        """Replace nodes with the values of the constants that they compute; return the number of
-        removed nodes.
+        """Replace nodes with the values of the constants that they compute;
+        return the number of removed nodes.
 
         Args:
             partitioning: see `FoldConstants`.

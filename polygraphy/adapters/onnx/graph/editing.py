@@ -80,8 +80,8 @@ class CheckModel(BaseLoader):
 
 
 def _tidy_model(model: ModelProto) -> bool:
-    """Sort nodes, name graphs and declare weights, which backends require; return whether anything
-    changed.
+    """Sort nodes, name graphs and declare weights, which backends require;
+    return whether anything changed.
     """
     is_declared = declare_weights(model)
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
@@ -218,8 +218,8 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
 
 @contextmanager
 def translate_model_faults(model: ModelProto) -> Iterator[None]:
-    """Convert an error inside the block to ModelError if the model is invalid, such as a node
-    without a required input."""
+    """Convert an error inside the block to ModelError if the model is invalid,
+    such as a node without a required input."""
     try:
         yield
     except PolygraphyException:

@@ -78,8 +78,8 @@ def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
 
 
 def clean_model(model: ModelProto) -> int:
-    """Remove everything that neither an output of the model nor its training needs; return the
-    number of removed nodes; see `clean`.
+    """Remove everything that neither an output of the model nor its training needs;
+    return the number of removed nodes; see `clean`.
     """
     return clean(model.graph, training_tensors(model))
 
@@ -96,8 +96,8 @@ def training_tensors(model: ModelProto) -> set[str]:
 
 
 def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
-    """Remove everything that no output depends on (nodes, weights, declarations), including in
-    subgraphs, and return the number of removed nodes. Inputs are kept.
+    """Remove everything that no output depends on (nodes, weights, declarations),
+    including in subgraphs, and return the number of removed nodes. Inputs are kept.
 
     Args:
         graph: the graph.
@@ -445,8 +445,8 @@ def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
 
 
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:
-    """Convert the Constant nodes of some weights to initializers, which can be stored in files or
-    stripped.
+    """Convert the Constant nodes of some weights to initializers,
+    which can be stored in files or stripped.
 
     Before version 4 of the format, subgraphs cannot have initializers: their Constant nodes stay.
     """

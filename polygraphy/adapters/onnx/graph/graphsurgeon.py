@@ -98,6 +98,6 @@ def as_onnx(model: Any) -> ModelProto:
 
 
 def convert_like(original: Any, model: ModelProto) -> Any:
-    """Return a model in the same form as `original`: an `onnx.ModelProto` or an
-    onnx-graphsurgeon graph."""
+    """Return a model in the same form as `original`:
+    an `onnx.ModelProto` or an onnx-graphsurgeon graph."""
     return model if hasattr(original, "SerializeToString") else import_graph(model)

@@ -97,8 +97,8 @@ def count_inlined_nodes(model: ModelProto) -> int:
 
 
 def check_expansion(model: ModelProto) -> None:
-    """Raise ModelError if a model has too many nodes after its functions are inlined, as shape
-    inference and ONNX Runtime do, or functions that cannot be inlined.
+    """Raise ModelError if a model has too many nodes after its functions are inlined,
+    as shape inference and ONNX Runtime do, or functions that cannot be inlined.
 
     Raises:
         ModelError: it would have too many nodes, or has functions that cannot be inlined.

@@ -218,8 +218,8 @@ class OpenModel(OpenGraph):
         return self.inferred_types.get(name) or stated or value_without_type(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
-        """Return whether every backend accepts and returns the type of a tensor; `if_unknown` for
-        an unknown type."""
+        """Return whether every backend accepts and returns the type of a tensor;
+        `if_unknown` for an unknown type."""
         value = self.value(name)
         number = value.type.tensor_type.elem_type
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
@@ -254,8 +254,8 @@ class OpenModel(OpenGraph):
         ]
 
     def results_read_outside(self, nodes: Collection[int]) -> list[str]:
-        """Return the results of some nodes that other nodes, or the outputs, need; all results if
-        there are none.
+        """Return the results of some nodes that other nodes, or the outputs, need;
+        all results if there are none.
         """
         inside, outputs = set(nodes), set(self.outputs)
         items = [n for index in sorted(inside) for n in self.protos[index].output if n]

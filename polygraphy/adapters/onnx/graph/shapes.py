@@ -66,8 +66,8 @@ def shape_of(value: ValueInfoProto) -> list[Any] | None:
 
 
 def input_metadata(model: ModelProto) -> TensorMetadata:
-    """Return names, data types and shapes of the inputs of a model, without the initializers that
-    older models list there.
+    """Return names, data types and shapes of the inputs of a model,
+    without the initializers that older models list there.
     """
     metadata = TensorMetadata()
     for value in inputs_of(model.graph):
@@ -186,8 +186,8 @@ def _ambiguous_names(graph: GraphProto) -> set[str]:
 
 
 def without_ambiguous_names(model: ModelProto) -> ModelProto:
-    """Return a model without ambiguous dimension names: the model itself if it has none, else a
-    copy.
+    """Return a model without ambiguous dimension names: the model itself if it has none,
+    else a copy.
     """
     names = _ambiguous_names(model.graph)
     if not names:
@@ -426,8 +426,8 @@ def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
 
 
 def _infer_symbolically(model: ModelProto) -> ModelProto:
-    """Return a model with the shapes that ONNX Runtime infers, which visits all nodes once for each
-    one that is out of order.
+    """Return a model with the shapes that ONNX Runtime infers,
+    which visits all nodes once for each one that is out of order.
     """
     check_expansion(model)
     if has_long_vectors(model):
@@ -473,8 +473,8 @@ def _infer_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def has_endless_vectors(model: ModelProto) -> bool:
-    """Return whether a constant claims to be a vector with more elements than any shape has: the
-    package would turn each one into a dimension, even if it does not exist.
+    """Return whether a constant claims to be a vector with more elements than any shape has:
+    the package would turn each one into a dimension, even if it does not exist.
     """
     if any(len(tensor.dims) == 1 and tensor.dims[0] > _ENDLESS for tensor in all_tensors(model)):
         return True

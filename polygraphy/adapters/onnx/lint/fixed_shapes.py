@@ -57,8 +57,8 @@ def fixed_shape_findings(model: ModelProto, labels: Sequence[str]) -> Iterator[L
 def _needed_size(
     shape: Sequence[Any], sizes: Sequence[int], names: set[str], *, allows_zero: bool
 ) -> str:
-    """Return the sizes that dynamic dimensions need for a Reshape; empty if they may vary, or are
-    unknown."""
+    """Return the sizes that dynamic dimensions need for a Reshape;
+    empty if they may vary, or are unknown."""
     dims, wanted = [*shape], [*sizes]
     if min(wanted, default=0) < 0 or (allows_zero and 0 in wanted):
         return ""

@@ -409,8 +409,8 @@ class OnnxLintedModel:
 
 
 def _model_errors(model: ModelProto, known_names: Collection[str]) -> Iterator[LintEntry]:
-    """Yield the checker's errors about a model as a whole, except those about known nodes, or with
-    which it can still run.
+    """Yield the checker's errors about a model as a whole,
+    except those about known nodes, or with which it can still run.
     """
     message = find_model_violation(model)
     if message and message not in known_names:

@@ -94,8 +94,8 @@ def _linked_attributes(model: ModelProto) -> Iterator[str]:
 
 
 def _unimported(model: ModelProto) -> Iterator[str]:
-    """Yield a sentence on each called function whose operator set is not imported, which the
-    checker does not tell from the operators of a plugin."""
+    """Yield a sentence on each called function whose operator set is not imported,
+    which the checker does not tell from the operators of a plugin."""
     imported = {entry.domain for entry in model.opset_import}
     functions = {(function.domain, function.name) for function in model.functions}
     for node in all_nodes(model.graph):

@@ -96,8 +96,8 @@ def find_violations(
 
 
 def _positions(model: ModelProto, labels: Sequence[str]) -> list[int]:
-    """Return the indices of main-graph nodes for a finding: of the node itself, or of the calls of
-    its function.
+    """Return the indices of main-graph nodes for a finding:
+    of the node itself, or of the calls of its function.
     """
     where = labels[0].partition("/")[0] if labels else ""
     if where.isdecimal():
@@ -542,9 +542,7 @@ _CHOSEN_TYPES = ("dtype", "output_datatype", "output_dtype", "to")
 
 
 def _forbidden_results(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield a violation for an attribute that chooses a data type that the operator does not
-    return.
-    """
+    """Yield a violation for an attribute with a data type that the operator does not return."""
     formal = list(schema.outputs)
     allowed = {
         constraint.type_param_str: constraint.allowed_type_strs
@@ -613,8 +611,8 @@ def _typed_operand(name: str, described: TypeProto, values: Any = None) -> Opera
 
 @cache
 def _type_names() -> dict[str, str]:
-    """Return the names of data types in the definitions of operators, by their names in this
-    package.
+    """Return the names of data types in the definitions of operators,
+    by their names in this package.
     """
     names = {}
     for number in onnx.TensorProto.DataType.values():

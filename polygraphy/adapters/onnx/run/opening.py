@@ -177,6 +177,7 @@ class OnnxOpenModel(OpenModel):
 
     @property
     def operators(self) -> list[str]:
+        """Return the operator of each node."""
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
@@ -372,8 +373,8 @@ class ReducibleOnnxModel:
         return numpy_helper.from_array(numpy.asarray(self._seen[name], order="C"), name)
 
     def _as_input(self, name: str) -> ValueInfoProto:
-        """Return the declaration of a tensor that becomes an input: unknown dimensions are those of
-        the data.
+        """Return the declaration of a tensor that becomes an input:
+        unknown dimensions are those of the data.
         """
         meta = self._metadata(name)
         named = {

@@ -63,8 +63,8 @@ class Attention:
 
     @property
     def is_single(self) -> bool:
-        """Return whether it is one node of the standard operator Attention, whose K is not
-        transposed.
+        """Return whether it is one node of the standard operator Attention,
+        whose K is not transposed.
         """
         return len(self.nodes) == 1
 

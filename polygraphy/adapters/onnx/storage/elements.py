@@ -339,8 +339,8 @@ class WeightArrays:
     """Reads the elements of a model's weights."""
 
     def __init__(self, path: str | Path, external_data_dir: str | None = None) -> None:
-        """Set the path of the model, and the folder of its weight files, if it is a different
-        one."""
+        """Set the path of the model, and the folder of its weight files,
+        if it is a different one."""
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
         # In a cache, models and weights can be links to another folder, so accept weights there.

@@ -452,8 +452,8 @@ def has_to_be_split(model: ModelProto) -> bool:
 
 
 def _constants_size(model: ModelProto) -> int:
-    """Return the bytes of the constants that are saved with the model: those in memory, and those
-    in files while it is edited.
+    """Return the bytes of the constants that are saved with the model:
+    those in memory, and those in files while it is edited.
     """
     return sum(
         byte_size(tensor)

@@ -229,8 +229,8 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
 
 
 def _copy_by_system(source: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
-    """Copy from file to file inside the operating system, as far as it can; return the number of
-    copied bytes.
+    """Copy from file to file inside the operating system, as far as it can;
+    return the number of copied bytes.
     """
     if not hasattr(os, "copy_file_range") or not stream.seekable():
         return 0
@@ -427,8 +427,8 @@ def weights_size(model: ModelProto) -> int:
 
 
 def without_large_weights(model: ModelProto) -> ModelProto:
-    """Return a model that differs only in its initializers of more than `SMALL` bytes: they refer
-    to a file that does not exist.
+    """Return a model that differs only in its initializers of more than `SMALL` bytes:
+    they refer to a file that does not exist.
     """
 
     def external_location(tensor: TensorProto) -> Place | None:

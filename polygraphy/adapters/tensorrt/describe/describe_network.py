@@ -108,8 +108,8 @@ def _weights(layer: Any) -> tuple[int, int]:
 
 @contextmanager
 def _cast_to_own_class(layer: Any) -> Iterator[type]:
-    """Set the class of a layer to that of its type inside the block, so that it shows its own
-    attributes.
+    """Set the class of a layer to that of its type inside the block,
+    so that it shows its own attributes.
 
     Returns:
         The base class of all layers.
@@ -218,8 +218,8 @@ class OnnxLikeFromNetwork(BaseLoader):
 
 
 def _sketch(drawn: Layer, op: str) -> LayerSketch:
-    """Return a layer as the parts of an ONNX node: name, operator, attributes, inputs and
-    outputs."""
+    """Return a layer as the parts of an ONNX node:
+    name, operator, attributes, inputs and outputs."""
     return (
         drawn.name,
         op,

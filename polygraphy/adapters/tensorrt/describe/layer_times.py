@@ -137,8 +137,8 @@ def split_outside(text: str, separator: str) -> list[str]:
 
 
 def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
-    """Return the profile in a file of ``trtexec --exportProfile``, with the layers in one of
-    ``--exportLayerInfo``; see the port.
+    """Return the profile in a file of ``trtexec --exportProfile``,
+    with the layers in one of ``--exportLayerInfo``; see the port.
 
     Raises:
         FileError: a file is damaged, or contains no layers.

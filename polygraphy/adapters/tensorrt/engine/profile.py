@@ -36,8 +36,8 @@ class Profile(DomainProfile):
         opt: Sequence[int] | None = None,
         max: Sequence[int] | None = None,
     ) -> Profile:
-        """Add or replace the range of one input, and return this object, so that calls can be
-        chained.
+        """Add or replace the range of one input, and return this object,
+        so that calls can be chained.
 
         If the smallest shape is omitted, `fill_defaults` uses the shape in the network, with 1 for
         each dynamic dimension. If the usual or the largest shape is omitted, it equals the other

@@ -382,8 +382,8 @@ _CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
 
 
 def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator for methods that TensorRT calls: an exception is stored, and `answer` is
-    returned instead.
+    """Return a decorator for methods that TensorRT calls:
+    an exception is stored, and `answer` is returned instead.
 
     An exception is logged and kept, and the method returns `answer` instead, in this call and in
     all later ones.

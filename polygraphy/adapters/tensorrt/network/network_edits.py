@@ -405,8 +405,8 @@ class SetLayerPrecisions(BaseLoader):
         layer_precisions: Mapping[str, Any],
         calibrator: Any = None,
     ) -> None:
-        """Create a loader that sets the data types of layers, by name, of a network or of the
-        network from a loader.
+        """Create a loader that sets the data types of layers,
+        by name, of a network or of the network from a loader.
 
         Args:
             network: builder, network and, where there is one, parser.

@@ -221,8 +221,8 @@ def _error_hint(errors: Sequence[Any]) -> str:
 
 
 def warn_about_opset(source: str, load: Callable[[], Any]) -> None:
-    """Log a warning if a model has a newer opset than the TensorRT in use, which then ignores
-    inputs that were attributes before.
+    """Log a warning if a model has a newer opset than the TensorRT in use,
+    which then ignores inputs that were attributes before.
 
     Args:
         source: the model, for the message.
@@ -424,8 +424,8 @@ class _NetworkFromOnnx(BaseLoader):
 
 
 def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
-    """Parse an `onnx.ModelProto` of any size, and return whether that succeeded; above the format's
-    limit through a file, which `stack` removes.
+    """Parse an `onnx.ModelProto` of any size, and return whether that succeeded;
+    above the format's limit through a file, which `stack` removes.
     """
     try:
         content = model.SerializeToString()

@@ -68,8 +68,8 @@ class Layout:
         return (last + 1) * self.components
 
     def pack(self, array: Array) -> Array:
-        """Return the bytes (uint8) of an array of this shape and data type, with zeros as
-        padding."""
+        """Return the bytes (uint8) of an array of this shape and data type,
+        with zeros as padding."""
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
             self._view_in_vectors(scalars)[...] = self._pad_to_vectors(array)
@@ -103,8 +103,8 @@ class Layout:
         return as_strided(scalars, (*self._vectors, self.components), (*steps, size))
 
     def _pad_to_vectors(self, array: Array) -> Array:
-        """Return an array padded and reshaped into vectors, with the components as the last
-        axis."""
+        """Return an array padded and reshaped into vectors,
+        with the components as the last axis."""
         if self.vectorized_dim < 0:
             return array[..., np.newaxis]
         axis = self.vectorized_dim
@@ -315,8 +315,8 @@ class Scratch:
         return context
 
     def _shares_first_profile(self) -> bool:
-        """Return whether another context would have the same profile: each starts with the first
-        one, if possible."""
+        """Return whether another context would have the same profile:
+        each starts with the first one, if possible."""
         context = self._context_without_memory()
         return context is not None and context.active_optimization_profile >= 0
 

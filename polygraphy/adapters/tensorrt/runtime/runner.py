@@ -36,8 +36,8 @@ _ALL = -2
 
 
 def set_weight_budget(engine: Any, budget: int | None, percent: float | None) -> None:
-    """Limit the device memory for streamable weights, which an engine accepts only before it has
-    contexts.
+    """Limit the device memory for streamable weights,
+    which an engine accepts only before it has contexts.
 
     Args:
         engine: an `ICudaEngine`.
@@ -247,8 +247,9 @@ class TrtRunner(BaseRunner):
 
     @contextmanager
     def profile_with(self, profiler: Any) -> Iterator[None]:
-        """Let the context report to a profiler (an `IProfiler`), without CUDA graphs, inside the
-        block. The context must not be used after the block, because it may be replaced."""
+        """Let the context report to a profiler (an `IProfiler`),
+        without CUDA graphs, inside the block. The context must not be used after the block,
+        because it may be replaced."""
         before, self._cuda_graph = self._cuda_graph, "off"
         try:
             self._renew_session()

@@ -159,8 +159,8 @@ class ChangeSearch:
         )
 
     def fits_noise(self, position: int, output: Any, name: str, weight: Variant) -> bool:
-        """Return whether a solved weight could be solved for noise as well, because it has as many
-        elements as there are equations.
+        """Return whether a solved weight could be solved for noise as well,
+        because it has as many elements as there are equations.
 
         Args:
             position: the node.
@@ -257,8 +257,8 @@ class ChangeSearch:
                 reshaped: Callable[..., tuple[Compute, str]] = reshaped,
                 shape: tuple[int, ...] = np.shape(value),
             ) -> bool:
-                """Return whether the nodes compute the expected values with another tensor as
-                input; a missing node affects all nodes that read it."""
+                """Return whether the nodes compute the expected values with another input tensor;
+                a missing node affects all nodes that read it."""
                 if np.shape(other_tensor.value) != shape:
                     loads = (partial(reshaped, value=other_tensor.value),)
                 for load in loads[: 1 if is_alone or other_tensor.is_in_model else 2]:
@@ -318,8 +318,8 @@ class ChangeSearch:
         return self._is_right(None)
 
     def _load(self, part: Submodel, prover: SuspectedParty | None = None) -> Compute:
-        """Return a part loaded by a backend that accepts it, with rewrites if it must prove the
-        change."""
+        """Return a part loaded by a backend that accepts it,
+        with rewrites if it must prove the change."""
         if prover is not None:
             return part.load(prover)
         return part.load_first(self.runners)

@@ -21,8 +21,8 @@ def load_changed_models(
     party: SuspectedParty,
     sets: Iterable[tuple[Feed, Values]],
 ) -> Iterator[tuple[Compute, Feed, Values]]:
-    """Yield the function that computes the model with changed nodes, for each input set with its
-    saved results. Other branches of an If node may run on other sets.
+    """Yield the function that computes the model with changed nodes,
+    for each input set with its saved results. Other branches of an If node may run on other sets.
 
     Args:
         case: the model.

@@ -35,9 +35,9 @@ Numbers = Mapping[str, Any]
 def find_code_numbers(
     search: ChangeSearch, position: int, wrong: Collection[str]
 ) -> Iterator[Variant]:
-    """Yield the variant of an operator on codes with another scale or zero point, if it computes
-    the expected codes: with those that another node has for the same tensor, or with one number
-    solved. If several numbers explain the result alone, the change names all.
+    """Yield the variant of an operator on codes with another scale or zero point,
+    if it computes the expected codes: with those that another node has for the same tensor, or
+    with one number solved. If several numbers explain the result alone, the change names all.
 
     Args:
         search: tries changes of the node alone.
@@ -208,8 +208,8 @@ def _solve(
     goal: Any,
     axis: int | None,
 ) -> Sequence[Solution] | None:
-    """Return the solution for a number of a node, empty if there is none; None if the part does
-    not run."""
+    """Return the solution for a number of a node, empty if there is none;
+    None if the part does not run."""
     try:
         compute = load(value)
         compute(value)
@@ -230,8 +230,8 @@ def _solve(
 def _load(
     search: ChangeSearch, node: Node, name: str, value: Any, *, asks: bool
 ) -> Callable[[Any], Any]:
-    """Return a function from a number of a node to its result: as an input of the loaded part, or
-    as a constant of a part that is loaded for each number.
+    """Return a function from a number of a node to its result:
+    as an input of the loaded part, or as a constant of a part that is loaded for each number.
 
     Raises:
         PolygraphyException: the part cannot be loaded.
@@ -252,8 +252,8 @@ def _load(
 
 
 def _channel_axis(node: Node, operand: CodeOperand, value: Any, shape: Sequence[int]) -> int | None:
-    """Return the axis of the result along which each channel has its own number; None if there is
-    none."""
+    """Return the axis of the result along which each channel has its own number;
+    None if there is none."""
     if value.size < 2 or not shape:
         return None
     axis = _CHANNELS.get(node.op)

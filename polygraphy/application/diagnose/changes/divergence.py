@@ -225,8 +225,8 @@ class _DivergenceSearch:
         return Divergences(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, divergence: Divergence, among: Sequence[Divergence]) -> Divergence:
-        """Return a divergence extended to all nodes after correct tensors, as computed while only
-        the other divergences are replaced."""
+        """Return a divergence extended to all nodes after correct tensors,
+        as computed while only the other divergences are replaced."""
         other_among = [candidate for candidate in among if candidate is not divergence]
         search = self._compute_with(other_among)
         if search is None:
@@ -277,8 +277,8 @@ class _DivergenceSearch:
         makers: Collection[int],
         divergences: Mapping[str, Divergence],
     ) -> list[Divergence]:
-        """Return the pair of tensors whose replacement makes all outputs match, or else most
-        tensors equal.
+        """Return the pair of tensors whose replacement makes most tensors equal,
+        preferably all outputs.
         """
         total = sum(len(node.makes) for node in self._case.model.nodes)
         best, most, since = None, 0, 0
@@ -332,8 +332,8 @@ class _DivergenceSearch:
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
-        """Yield the borders at which the model may start to differ from the reference, given the
-        equal tensors."""
+        """Yield the borders at which the model may start to differ from the reference,
+        given the equal tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # Exclude tensors that the reference only moves (Transpose, Reshape): the model may have
         # moved them incorrectly, so equal values do not show that they are counterparts.
@@ -406,8 +406,8 @@ class _DivergenceSearch:
         equal_names: Mapping[str, str],
         divergences: Mapping[str, Divergence],
     ) -> int:
-        """Return how many more tensors match with further replacements: all if outputs match, 0 if
-        only the replaced ones do.
+        """Return how many more tensors match with further replacements:
+        all if outputs match, 0 if only the replaced ones do.
         """
         gain = [*divergences.values(), *chosen]
         values = self._compute_with(gain)
@@ -497,8 +497,8 @@ class _DivergenceSearch:
     def _equal_result_tensor(
         self, node: Node, name: str, outputs: Values, equal_names: Mapping[str, str]
     ) -> str | None:
-        """Return the reference tensor computed by the same operator from equal inputs, if its value
-        is equal; else None. Scalars need more than an equal value."""
+        """Return the reference tensor computed by the same operator from equal inputs,
+        if its value is equal; else None. Scalars need more than an equal value."""
         read, value = _non_constant_inputs(node, self._case.model.constants), outputs[name]
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
@@ -517,8 +517,7 @@ class _DivergenceSearch:
         return matches[0] if self._count_equal(node, name, outputs) <= len(matches) else None
 
     def _count_equal(self, node: Node, name: str, value: Values) -> int:
-        """Return how many nodes with the operator and inputs of a node compute a value equal to its
-        tensor."""
+        """Return how many nodes with the same operator and inputs compute the same value."""
         key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         position = node.makes.index(name)
         names = (

@@ -65,8 +65,8 @@ def _other_feeds(case: Case, broken: InvalidNode) -> Iterator[tuple[str, int, Ma
 
 
 def _constants(case: Case, broken: InvalidNode) -> dict[str, Sequence[int]]:
-    """Return the sizes that the constant inputs of a node contain: their elements if they are
-    integers, or else their dimensions; by the name of the constant."""
+    """Return the sizes that the constant inputs of a node contain:
+    their elements if they are integers, or else their dimensions; by the name of the constant."""
     constants: dict[str, Sequence[int]] = {}
     for name in case.model.nodes[broken.index].reads:
         weight = case.model.graph.constants.get(name)
@@ -80,8 +80,8 @@ def _constants(case: Case, broken: InvalidNode) -> dict[str, Sequence[int]]:
 
 
 def _resize(case: Case, name: str, array: Any, dim: object, size: int) -> Any:
-    """Return an input with another size of a dynamic dimension, if it has that: elements are
-    repeated, or left out."""
+    """Return an input with another size of a dynamic dimension,
+    if it has that: elements are repeated, or left out."""
     meta = case.model.inputs.get(name)
     shape = list(np.shape(array))
     for axis, own in enumerate((meta.shape if meta is not None else ()) or ()):

@@ -31,8 +31,8 @@ Score = tuple[int, float]
 
 
 def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
-    """Yield the variant of a node with other integers in one of its weights, if it computes the
-    expected values.
+    """Yield the variant of a node with other integers in one of its weights,
+    if it computes the expected values.
 
     Args:
         search: tries changes of the node alone.
@@ -107,8 +107,9 @@ def _nearest_integers(
 
 
 def _near_goals(goals: Values, dtype: Any) -> list[int]:
-    """Return integers of a data type between the expected integers, or next to them: a bound is one
-    of these, and a divisor one more than the largest remainder. If they are many, only the ends.
+    """Return integers of a data type between the expected integers, or next to them:
+    a bound is one of these, and a divisor one more than the largest remainder. If they are many,
+    only the ends.
     """
     arrays = [np.asarray(goal) for goal in goals.values()]
     arrays = [array for array in arrays if array.size and array.dtype.kind in "iu"]

@@ -178,9 +178,9 @@ class _GroupSearch:
     goal: Values
 
     def explain_each(self, divergences: Sequence[Divergence], number: int) -> Sequence[_Group]:
-        """Return a group with the change that explains it; if there is none, its divergences as
-        single groups if each has an explanation. They are not searched if one different node is
-        known to explain all outputs."""
+        """Return a group with the change that explains it;
+        if there is none, its divergences as single groups if each has an explanation. They are
+        not searched if one different node is known to explain all outputs."""
         group = self.explain(divergences, number)
         is_done = group.is_right or group.reason is not None or len(divergences) == 1
         if is_done or self._is_node_known:
@@ -219,9 +219,9 @@ class _GroupSearch:
         return evolve(group, reason=reason)
 
     def _explain_by_maker(self, change: Change, reason: Explanation) -> Explanation | None:
-        """Return the change of the node that computes the input of a node, if it should compute
-        another tensor; None if the reference computes that from the input, so that a node is
-        missing in between."""
+        """Return the change of the node that computes the input of a node,
+        if it should compute another tensor; None if the reference computes that from the input,
+        so that a node is missing in between."""
         graph = self.case.model.graph
         expected_inputs = reason.variant.node.inputs
         inputs = graph.nodes[graph.operation_producers[output_name(reason.variant)]].inputs
@@ -271,8 +271,8 @@ class _GroupSearch:
 
     @property
     def _is_known_inside(self) -> bool:
-        """Return whether all structural differences that explain the outputs are within the
-        divergences."""
+        """Return whether the divergences contain all differences that explain the outputs;
+        that is, all structural ones."""
         divergences = self.found.places
         return len(_culprits_within(self.case, divergences, self.known, self.found.values)) == len(
             self.known
@@ -405,8 +405,8 @@ def _has_same_operator(case: Case, reference: OpenModel, divergence: Divergence)
 def _culprits_within(
     case: Case, group: Sequence[Divergence], culprits: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
-    """Return the structural differences within nodes, except nodes that only compute shapes: if the
-    reference has constants there, copying these also copies their readers."""
+    """Return the structural differences within nodes, except nodes that only compute shapes:
+    if the reference has constants there, copying these also copies their readers."""
     nodes = [case.model.nodes[index] for parting in group for index in parting.border.nodes]
     names = {node.label for node in nodes}
     numeric = {n.label for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
@@ -452,8 +452,8 @@ def _repair_builder(
     goal: Values,
     reasons: Sequence[Explanation],
 ) -> Callable[[], OpenModel | None] | None:
-    """Return a function that builds the model without the changes, which returns None unless all
-    outputs then match; None if the changes cannot be undone.
+    """Return a function that builds the model without the changes,
+    which returns None unless all outputs then match; None if the changes cannot be undone.
     """
     part = Submodel(case.model.proto, feed)
     known_names = {"", *feed, *graph.constants, *graph.operation_producers}

@@ -120,8 +120,8 @@ class Change:
 
     @property
     def is_right(self) -> bool:
-        """Return whether the unchanged nodes compute the expected values, so that rounding was the
-        cause."""
+        """Return whether the unchanged nodes compute the expected values,
+        so that rounding was the cause."""
         return self._search_all_nodes is not None and self._search_all_nodes.is_right
 
     def find_common_change(self) -> Explanation | None:
@@ -170,8 +170,8 @@ class Change:
     def _first_explanation(
         self, kinds: Mapping[str, Callable[[int], Iterator[Variant]]]
     ) -> Explanation | None:
-        """Return the first explanation among nodes that compute no verified tensor, by kind of
-        change; None if there is none. Changes that the budget excludes are recorded."""
+        """Return the first explanation among nodes that compute no verified tensor,
+        by kind of change; None if there is none. Changes that the budget excludes are recorded."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
             return None  # Quantized nodes cannot reproduce the reference exactly.
@@ -343,8 +343,8 @@ class Change:
         return None
 
     def _find_inputs_for_outputs(self, search: ChangeSearch, index: int) -> Iterator[Variant]:
-        """Yield variants in which a node reads another tensor that only the reference computes, so
-        that the nodes behind it compute the expected outputs."""
+        """Yield variants in which a node reads another tensor that only the reference computes,
+        so that the nodes behind it compute the expected outputs."""
         nodes = {index, *self._nodes_behind(index)}
         names = {name for position in nodes for name in self._case.model.nodes[position].makes}
         outputs = [name for name in self._case.model.outputs if name in names]
@@ -358,8 +358,9 @@ class Change:
         )
 
     def _second_operands(self, index: int) -> Sequence[Any]:
-        """Return possible second inputs of a node that is missing before a node: weights of the
-        reference's nodes, and tensors that the nodes read and that do not depend on the node."""
+        """Return possible second inputs of a node that is missing before a node:
+        weights of the reference's nodes, and tensors that the nodes read and that do not depend
+        on the node."""
         names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
         weights = self._others.constants
         arrays = [weights[name].values for name in names if name in weights]
@@ -371,8 +372,8 @@ class Change:
 
     @cached_property
     def _twins(self) -> Mapping[str, str]:
-        """Return the reference tensor that equals each tensor of the model, including tensors after
-        nodes that only move elements."""
+        """Return the reference tensor that equals each tensor of the model,
+        including tensors after nodes that only move elements."""
         same_tensors, twins = SameTensors(self._found.theirs), dict(self._found.same)
         for index in self._nodes:
             for name in self._case.model.nodes[index].reads:
@@ -445,8 +446,9 @@ class Change:
         return {name for index in affected for name in nodes[index].makes}
 
     def choose_node(self, reason: Explanation) -> Explanation:
-        """Return the explanation for the likeliest of several equivalent nodes, such as two
-        Transpose nodes in a row: the one that becomes most similar to other nodes of the model."""
+        """Return the explanation for the likeliest of several equivalent nodes,
+        such as two Transpose nodes in a row: the one that becomes most similar to other nodes
+        of the model."""
         node = self._case.model.nodes[reason.node]
         if node.operator not in MOVING or reason.variant.cause != "attribute":
             return reason
@@ -467,8 +469,7 @@ class Change:
         return evolve(reason, others=[index for index, _ in choices[1:]])
 
     def _neighbors(self, index: int) -> list[int]:
-        """Return the nodes of the same operator directly before or after a node that only move the
-        same elements."""
+        """Return the adjacent nodes of the same operator that only move the same elements."""
         nodes = self._case.model.nodes
         waiting, near = [index], {index}
         while waiting:
@@ -486,8 +487,8 @@ class Change:
         )
 
     def _count_alike(self, index: int, variant: Variant) -> int:
-        """Return how many nodes of the model have the operator and attributes of a variant, and
-        inputs from the same operator."""
+        """Return how many nodes of the model are like a variant:
+        the same operator and attributes, and inputs from the same operator."""
         operator_key = self._operator_key(variant.node)
         return sum(
             self._operator_key(node) == operator_key

@@ -77,8 +77,7 @@ def explain_outputs(
     third: SuspectedParty,
     sets: tuple[int, Sequence[tuple[Feed, Values]]] = (0, ()),
 ) -> StepOutcome:
-    """Return the outcome of explaining outputs that differ from saved ones by the data or by one
-    change.
+    """Return the outcome of explaining different outputs by the data or by one change.
 
     Args:
         case: the model; its first party computed the outputs.
@@ -93,8 +92,8 @@ def explain_outputs(
 def add_change(
     case: Case, run: tuple[Feed, Values, Values], culprit: Culprit, third: SuspectedParty
 ) -> Culprit:
-    """Return a culprit with the change to its nodes that reproduces the saved outputs, if there is
-    one.
+    """Return a culprit with the change to its nodes that reproduces the saved outputs,
+    if there is one.
     """
     changed = next(_Guesses(case, run, {}, third).try_changed_nodes([], culprit.nodes), None)
     if changed is None:
@@ -195,8 +194,8 @@ class _Guesses:
         return operations[0].label if len(operations) == 1 else ""
 
     def _describe_relations(self) -> str:
-        """Return sentences on how the saved outputs follow from the computed ones; empty unless
-        there is one for each output that differs."""
+        """Return sentences on how the saved outputs follow from the computed ones;
+        empty unless there is one for each output that differs."""
         values, saved = self._values, self._saved
         related = [find_relation(name, values[name], saved[name]) for name in self._found]
         known = [fact for fact in related if fact is not None]
@@ -239,8 +238,8 @@ class _Guesses:
         return DiagnosisResult(FAULT, [culprit])
 
     def _are_from_data(self) -> bool:
-        """Return whether saved outputs correlate more with outputs of the given data than of
-        shuffled data; True if they are too small to decide."""
+        """Return whether saved outputs correlate more with the data than with shuffled data;
+        True if they are too small to decide."""
         saved, values = self._saved, self._values
         names = self._comparable_outputs()
         if sum(np.size(saved[name]) for name in names) < _TELLING:

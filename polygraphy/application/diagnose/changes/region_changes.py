@@ -16,8 +16,8 @@ from polygraphy.domain.tensors.precision import is_float
 def find_region_changes(
     search: ChangeSearch, nodes: Sequence[int]
 ) -> Iterator[tuple[int, Variant]]:
-    """Yield nodes with the change after which a part of the model computes the expected tensors: a
-    common mistake, or else a weight or attribute multiplied by a factor.
+    """Yield nodes with the change after which a part of the model computes the expected tensors:
+    a common mistake, or else a weight or attribute multiplied by a factor.
 
     Args:
         search: tries changes of the part.

@@ -35,8 +35,8 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 def find_lost_inputs(
     search: ChangeSearch, position: int, output: Any, goal: Any
 ) -> Iterator[Variant]:
-    """Yield the variant of a node with an optional weight that it lacks, if it computes the
-    expected value.
+    """Yield the variant of a node with an optional weight that it lacks,
+    if it computes the expected value.
 
     Args:
         search: tries changes of the node alone.
@@ -70,8 +70,8 @@ def find_lost_inputs(
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
-    """Yield the variant of a node with other elements of one of its weights, if it computes the
-    expected value, for any operator.
+    """Yield the variant of a node with other elements of one of its weights,
+    if it computes the expected value, for any operator.
     """
     node, weights = search.graph.nodes[position], search.graph.constants
     if node.op in QUANTIZING:  # Rounding hides the scale; `solving` estimates it instead.

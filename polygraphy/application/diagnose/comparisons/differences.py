@@ -68,8 +68,8 @@ def _find_exchange(
 
 
 def _may_be_exchanged(culprits: Sequence[Culprit]) -> bool:
-    """Return whether two nodes of one operator differ in a weight, which can be that of the
-    other."""
+    """Return whether two nodes of one operator differ in a weight,
+    which can be that of the other."""
     return len(culprits) == 2 and {(culprit.op, culprit.cause) for culprit in culprits} == {
         (culprits[0].op, "weight")
     }
@@ -167,8 +167,8 @@ def _are_rewired(culprits: Sequence[Culprit], side: Graph, most: int) -> bool:
 
 
 def _names_folded_weight(culprit: Culprit, side: Graph) -> bool:
-    """Return whether a culprit names a weight that a backend folded from several nodes of the
-    model, any of which may be at fault."""
+    """Return whether the weight of a culprit was folded from several nodes of the model,
+    any of which may be at fault."""
     changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
     names = [change.values.get("name") for change in changes if change.kind == "other_weight"]
     return any(name not in side.constants for name in names)
@@ -222,8 +222,8 @@ def prove_differences(
 def _without_pairs(
     needed: list[Suspect], test: Callable[[Sequence[Suspect]], Outcome]
 ) -> list[Suspect]:
-    """Return differences without pairs that cancel: two nodes that equal the reference only
-    together, so that neither can be removed by itself.
+    """Return differences without pairs that cancel:
+    two nodes that equal the reference only together, so that neither can be removed by itself.
     """
     pairs = list(combinations(needed, 2)) if 2 < len(needed) <= FEW_DIFFERENCES else []
     for pair in pairs:
@@ -240,8 +240,8 @@ def _without_pairs(
 def add_copy_command(
     case: Case, pair: ModelPair, differences: Differences, feed: Feed, expected: Values
 ) -> Differences:
-    """Return differences with the command that copies their nodes from the reference, if all
-    outputs match then.
+    """Return differences with the command that copies their nodes from the reference,
+    if all outputs match then.
     """
     culprits, pairing = differences.culprits, pair.pairing
     wanted = dict.fromkeys(name for culprit in culprits for name in culprit.nodes)

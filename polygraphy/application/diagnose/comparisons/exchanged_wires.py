@@ -235,8 +235,8 @@ class _ExchangeSearch:
         return Differences(culprits, repaired, any(len(group) > 1 for group in nodes))
 
     def _likely_exchanges(self, exchange: _Exchange) -> Sequence[_Exchange]:
-        """Return the exchanges with the same effect that the names of equal tensors allow: before
-        or behind two equal nodes, it is the same."""
+        """Return the exchanges with the same effect that the names of equal tensors allow:
+        before or behind two equal nodes, it is the same."""
         equivalents = [exchange]
         while (before := self._exchange_before(equivalents[0])) is not None:
             equivalents.insert(0, before)

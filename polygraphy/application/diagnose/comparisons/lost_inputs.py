@@ -70,6 +70,6 @@ class CompletedProgram:
         return export(self._complete(feed))
 
     def _complete(self, feed: Feed) -> Feed:
-        """Return the data of the model with the data of its lost inputs added, unless they are
-        included already."""
+        """Return the data of the model with the data of its lost inputs added,
+        unless they are included already."""
         return {**feed, **{name: array for name, array in self.lost.items() if name not in feed}}

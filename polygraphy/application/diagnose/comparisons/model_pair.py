@@ -84,8 +84,7 @@ class ModelPair:
         return {twin: name for twin, name in names.items() if twin != name}
 
     def stores_half(self, case: Case) -> bool:
-        """Return whether a float32 model keeps tensors in half precision, and its reference does
-        not.
+        """Return whether a float32 model, unlike its reference, keeps tensors in half precision.
         """
         if self.pairing.model.narrow is not None or self.goal is not None:
             return False
@@ -168,8 +167,8 @@ def matches_reference(
 
 
 def _is_no_rounding(case: Case, name: str, relative: float) -> bool:
-    """Return whether an output in float32 differs by more than rounding may change it. Where a
-    model selects among nearly equal elements, noise is as large as any fault."""
+    """Return whether an output in float32 differs by more than rounding may change it.
+    Where a model selects among nearly equal elements, noise is as large as any fault."""
     epsilon = case.epsilon(name)
     is_wide = epsilon is not None and epsilon <= np.finfo(np.float32).eps
     return is_wide and relative > LARGE

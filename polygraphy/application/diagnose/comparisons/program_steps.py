@@ -56,8 +56,8 @@ def program_party(candidate: Party, program: SourceProgram) -> ProgramParty:
 
 
 def rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return the outputs by the names of the model: in order if the numbers are equal, else by
-    name.
+    """Return the outputs by the names of the model: in order if the numbers are equal,
+    else by name.
 
     Raises:
         UsageError: they have no output in common.

@@ -17,8 +17,8 @@ from polygraphy.domain.rounding import LARGE
 def explain_reproduced_tensors(
     case: Case, comparison: SavedComparison, in_tf32: Collection[str], tied: Mapping[str, str]
 ) -> StepOutcome:
-    """Return the outcome if each node reproduces its saved tensors from the others: rounding adds
-    up, or the results come from elsewhere.
+    """Return the outcome if each node reproduces its saved tensors from the others:
+    rounding adds up, or the results come from elsewhere.
 
     Args:
         case: the model.

@@ -80,8 +80,8 @@ def diagnose_rounded_weights(case: Case, pair: ModelPair, feeds: Sequence[Feed])
 
 
 def _largest_loss(pair: ModelPair, rounded: ModelPair, feeds: Sequence[Feed]) -> float | None:
-    """Return the largest change of a reference output due to weight rounding, as a share of its
-    RMS; None if unknown.
+    """Return the largest change of a reference output due to weight rounding,
+    as a share of its RMS; None if unknown.
     """
     runs: list[list[Values]] = []
     try:

@@ -115,8 +115,9 @@ def tf32_tensors(
 
 
 def _is_no_rounding(computed: Any, saved: Any, rounded: Any) -> bool:
-    """Return whether an error cannot come from TF32: it is a multiple of the tensor, as of a scaled
-    weight, or most elements that TF32 changes are correct, as beside a wrong element of a weight.
+    """Return whether an error cannot come from TF32: it is a multiple of the tensor,
+    as of a scaled weight, or most elements that TF32 changes are correct, as beside a wrong
+    element of a weight.
     """
     goal = np.asarray(saved, np.float64).reshape(-1)
     error = np.asarray(computed, np.float64).reshape(-1) - goal
@@ -179,8 +180,8 @@ def tf32_losses(case: Case, comparison: SavedComparison) -> list[Tf32Loss] | Non
 
 
 def _perturbed_effects(case: Case, feed: Feed, name: str, output: Any) -> list[float]:
-    """Return the effects of other roundings to TF32 on an output, as shares of its RMS, because a
-    single rounding may change an output of few elements by less than usual."""
+    """Return the effects of other roundings to TF32 on an output, as shares of its RMS,
+    because a single rounding may change an output of few elements by less than usual."""
     models = resolve(NarrowModels)
     perturbed_outputs = [
         models.tf32_emulator(case.model.proto, drops=True)(feed),
@@ -217,8 +218,9 @@ def _has_product(node: Node) -> bool:
 
 
 def bias_rounding(graph: Graph, name: str) -> float:
-    """Return the largest error of a float bias that ONNX Runtime rounds, if the input and the
-    weight of the node that computes a tensor are quantized; zero for other nodes."""
+    """Return the largest error of a float bias that ONNX Runtime rounds,
+    if the input and the weight of the node that computes a tensor are quantized; zero for other
+    nodes."""
     maker = graph.operation_producers.get(name)
     node = None if maker is None else graph.nodes[maker]
     if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
@@ -239,8 +241,8 @@ def bias_rounding(graph: Graph, name: str) -> float:
 def quantized_regions(
     case: Case, comparison: SavedComparison, wrong: Collection[str]
 ) -> dict[str, list[int]]:
-    """Return the nodes that compute each saved tensor from other saved ones by quantization, if the
-    saved results are of a model without it; empty if they may be of this one.
+    """Return the nodes that compute each saved tensor from other saved ones by quantization,
+    if the saved results are of a model without it; empty if they may be of this one.
 
     Args:
         case: the model.

@@ -102,8 +102,7 @@ def _step_error(
 
 
 def are_small(errors: Sequence[StepError]) -> bool:
-    """Return whether the differences of all steps are known, and so small that no output can have
-    different contents."""
+    """Return whether the differences of all steps are known and too small to change any output."""
     return bool(errors) and max(error.relative for error in errors) <= _SMALL
 
 

@@ -423,8 +423,8 @@ class PartyRuns:
 
 
 def output_names(party: Party, reference: Party) -> dict[str, str]:
-    """Return pairs of outputs to compare, except states: by name, by export order, or else the
-    judged ones. If all outputs are states, these are compared.
+    """Return pairs of outputs to compare, except states: by name,
+    by export order, or else the judged ones. If all outputs are states, these are compared.
     """
     states = {pair.output for pair in party.plan.pairs}
     outputs = {pair.output for pair in reference.plan.pairs}

@@ -182,8 +182,8 @@ def _outputs_differ(outputs: Outputs, other_outputs: Outputs) -> bool:
 
 
 def _own_names(own_names: Sequence[str], outputs: Outputs) -> list[str]:
-    """Return the model output for each output of the program, if the numbers are equal: by name, or
-    in order."""
+    """Return the model output for each output of the program, if the numbers are equal:
+    by name, or in order."""
     names = [name for name, _ in outputs]
     return names if {*names} == {*own_names} else [*own_names]
 

@@ -157,8 +157,8 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
 
 
 def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutcome) -> StepOutcome:
-    """Return the outcome; if two quantized models differ by less than the rounding limit, with the
-    fact that `run --rtol auto`, which knows one model only, accepts the outputs."""
+    """Return the outcome with the fact that `run --rtol auto` accepts the outputs, if it does:
+    two quantized models differ by less than the rounding limit, but `run` knows one model only."""
     if not isinstance(outcome, Found) or not outcome.result.culprits:
         return outcome
     if comparison.pair.goal is not None:

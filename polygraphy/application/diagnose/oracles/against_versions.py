@@ -33,8 +33,8 @@ from polygraphy.ports.diagnosing import SuspectedParty
 
 
 def against_versions(case: Case, request: Request) -> StepOutcome:
-    """Return the comparison of the only backend with its other versions, if there is no other
-    oracle.
+    """Return the comparison of the only backend with its other versions,
+    if there is no other oracle.
     """
     if request.versions is None or not request.compares_versions_first(case):
         return Skip("another comparison comes first, or there are no other versions")
@@ -64,8 +64,9 @@ def compare_other_versions(answer: Found, request: Request) -> Found:
 def _blame_versions(
     case: Case, request: Request, outcome: StepOutcome, differing: Sequence[VersionParty]
 ) -> StepOutcome:
-    """Return the fault of versions that differ from the one in use, if the arbiter confirms that
-    one; else the outcome of the comparison, with the arbiter's opinion.
+    """Return the fault of versions that differ from the one in use,
+    if the arbiter confirms that one; else the outcome of the comparison, with the arbiter's
+    opinion.
     """
     if not isinstance(outcome, Unexplained):
         return outcome

@@ -43,8 +43,8 @@ STEPS: Sequence[Step[BackendRuns]] = (
 
 
 def between_backends(case: Case, request: Request) -> Found:
-    """Return the diagnosis from comparing the backends with each other, and with the arbiter if the
-    model differs from its oracle without a known cause."""
+    """Return the diagnosis from comparing the backends with each other,
+    and with the arbiter if the model differs from its oracle without a known cause."""
     arbiter, parties = request.arbiter, case.parties
     asks_arbiter = bool(request.unexplained) and arbiter not in parties
     case = evolve(

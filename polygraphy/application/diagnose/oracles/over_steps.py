@@ -142,8 +142,8 @@ def _with_states(candidate: Party, loader: StepLoader, reference_plan: StatePlan
 
 
 def _wiring_conflicts(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> list[Conflict]:
-    """Return a conflict for each output that continues a different input than in a reference with
-    the same interface."""
+    """Return a conflict for each output that continues another input than in the reference;
+    both models have the same interface."""
     expected = {pair.output: pair.input for pair in state_plan.pairs}
     makers = {name: node.label for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
@@ -194,8 +194,8 @@ def compare_side_by_side(
 
 
 def compare_own_states(answer: Found, request: Request) -> Found:
-    """Return "agree" if a model and its reference only differ in the contents of their states: they
-    differ on generated states, but with its own states each gives the same outputs."""
+    """Return "agree" if a model and its reference only differ in the contents of their states:
+    they differ on generated states, but with its own states each gives the same outputs."""
     case, given_loader = answer.case, request.data_loader
     is_asked = request.reference is None or request.goal is not None or request.has_states
     if (
@@ -259,8 +259,8 @@ STEPS: Sequence[Step[ModelWithStates]] = (
 def _compare_parties(
     case: Case, states: ModelWithStates, reference: Party, beside: PartyRuns | None
 ) -> StepComparison | StepOutcome:
-    """Return the comparison of two parties on their own states, with the first step that differs on
-    equal states.
+    """Return the comparison of two parties on their own states,
+    with the first step that differs on equal states.
 
     Args:
         case: the model.

@@ -535,8 +535,8 @@ class Trial:
         return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 
     def _drop_unneeded_nodes(self, kept_nodes: list[str]) -> list[str]:
-        """Return the kept nodes without those that are neither at fault nor needed, after an
-        interrupted search."""
+        """Return the kept nodes without those that are neither at fault nor needed,
+        after an interrupted search."""
         half_culprits = culprits_among(kept_nodes, self._losses, self._model.users, self._limits)
         for half_culprit in half_culprits[:_MOST_ASKED]:
             fewer = [name for name in kept_nodes if name not in half_culprit.nodes]

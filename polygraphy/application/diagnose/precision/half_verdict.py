@@ -424,8 +424,8 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: Deviation) -> bool:
 def _are_tolerable(
     exact: Sequence[Values], outputs: Sequence[Sequence[Values]], allowed: Tolerance
 ) -> bool:
-    """Return whether each backend's outputs are within tolerance of the exact ones and of the first
-    backend's.
+    """Return whether each backend's outputs are within tolerance of the exact ones
+    and of the first backend's.
     """
     wide = [
         [{output: widen_array(array) for output, array in values.items()} for values in result]

@@ -39,9 +39,9 @@ def add_limiting_command(
     third: SuspectedParty,
     expected: Sequence[Values] | None = None,
 ) -> Sequence[Culprit]:
-    """Return culprits whose numbers exceed the range of half precision, with the command that
-    converts the float32 nodes of the model too, and so limits the numbers; unchanged if outputs are
-    not correct then. NaN may be due to weights that are infinite already.
+    """Return culprits whose numbers exceed the range of half precision,
+    with the command that converts the float32 nodes of the model too, and so limits the numbers;
+    unchanged if outputs are not correct then. NaN may be due to weights that are infinite already.
 
     Args:
         case: the model, which computes in half precision.

@@ -124,8 +124,8 @@ class QuantizedPair:
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], outputs: Sequence[Values], number: int
     ) -> StepOutcome:
-        """Return the nodes whose quantization causes most of the output error; a skip if the models
-        differ in more than that.
+        """Return the nodes whose quantization causes most of the output error;
+        a skip if the models differ in more than that.
 
         Args:
             feeds: the data, by the names of the reference.
@@ -216,8 +216,8 @@ class QuantizedPair:
         return None
 
     def _add_sharing_nodes(self, kept_names: Sequence[str]) -> list[str]:
-        """Return nodes with all nodes that share their quantized tensors: a tensor stays in
-        floating point only if no node requires it quantized.
+        """Return nodes with all nodes that share their quantized tensors:
+        a tensor stays in floating point only if no node requires it quantized.
         """
         nodes = self._case.model.nodes
         quantized = {name for name, _ in self._pairs()}
@@ -295,8 +295,8 @@ class QuantizedPair:
         return off
 
     def _rms_difference(self, values: Values, other_values: Values) -> float:
-        """Return the relative RMS difference of outputs, which tolerates a few elements rounded to
-        another step.
+        """Return the relative RMS difference of outputs,
+        which tolerates a few elements rounded to another step.
         """
         return max(
             (

@@ -11,8 +11,8 @@ from polygraphy.domain.diagnosis.words import reasons
 
 
 def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the outcome: whether accumulated rounding explains the difference, so that no node
-    must be examined.
+    """Return the outcome: whether accumulated rounding explains the difference,
+    so that no node must be examined.
     """
     if runs.has_nan or not rounding_accumulates(case, runs.request.feeds, runs.outputs):
         return Skip("accumulated rounding does not explain the difference")

@@ -81,8 +81,8 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def _fills_with_nan(case: Case, culprit: Culprit, outputs: Sequence[Values]) -> bool:
-    """Return whether the node that creates NaN fills a part of the outputs with a constant, as
-    models do for missing values, in all backends alike."""
+    """Return whether the node that creates NaN fills a part of the outputs with a constant,
+    as models do for missing values, in all backends alike."""
     graph, (first, *others) = case.model.graph, outputs
     node = next((node for node in graph.nodes if node.label == culprit.nodes[0]), None)
     if node is None or any(case.find_deviations(first, values) for values in others):
@@ -198,8 +198,9 @@ def _conclude(
 def _with_steps(
     case: Case, result: DiagnosisResult, one_step: Sequence[WrongNodes]
 ) -> DiagnosisResult:
-    """Return a result with a note on codes that are one quantization step apart; "agree" if nothing
-    else explains the differences and there are more such codes than rounding explains."""
+    """Return a result with a note on codes that are one quantization step apart;
+    "agree" if nothing else explains the differences and there are more such codes than rounding
+    explains."""
     if not one_step:
         return result
     reason = quantization.steps_apart([_step_difference(case, finding) for finding in one_step])

@@ -25,8 +25,8 @@ Names = tuple[str, str]
 
 
 def explain_by_exchanged_names(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Return the two inputs or outputs that have each other's name, if the model matches its
-    program as soon as they are exchanged.
+    """Return the two inputs or outputs that have each other's name,
+    if the model matches its program as soon as they are exchanged.
     """
     inputs = list(_pairs_alike(comparison.feed))
     outputs = list(_pairs_alike(comparison.expected))
@@ -79,8 +79,8 @@ def _matches(case: Case, comparison: ProgramComparison, values: Sequence[Values]
 
 
 def _pairs_alike(arrays: Mapping[str, Any]) -> Iterator[Names]:
-    """Yield the names of two arrays with one type and shape, and different values; at most a few
-    pairs."""
+    """Yield the names of two arrays with one type and shape, and different values;
+    at most a few pairs."""
     pairs = (
         (name, other_name)
         for name, other_name in combinations(arrays, 2)

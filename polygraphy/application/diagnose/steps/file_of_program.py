@@ -95,8 +95,8 @@ class _FileComparison:
         self._pairs: dict[str, str] | None = None
 
     def result(self) -> StepOutcome:
-        """Return the differences found node by node, and the constants that depend on the
-        example."""
+        """Return the differences found node by node,
+        and the constants that depend on the example."""
         if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._graph, self._twin)
@@ -125,8 +125,8 @@ class _FileComparison:
         return Found(DiagnosisResult(FAULT, culprits), self._case)
 
     def _find_training(self) -> Culprit | None:
-        """Return the culprit for nodes that compute as in training, if only the file has them; else
-        None."""
+        """Return the culprit for nodes that compute as in training, if only the file has them;
+        else None."""
         trained = [node for node in self._graph.nodes if _is_in_training_mode(node, self._graph)]
         if not trained or any(_is_in_training_mode(node, self._twin) for node in self._nodes):
             return None
@@ -163,8 +163,8 @@ class _FileComparison:
         return evolve(culprit, facts=[*culprit.facts, evidence.weights_restored()])
 
     def _is_parameter(self, spot: Spot) -> bool:
-        """Return whether a constant of the correct export is a weight of the program, and not a
-        number that depends on the example."""
+        """Return whether a constant of the correct export is a weight of the program,
+        and not a number that depends on the example."""
         if not spot.is_weight:
             return False
         array = np.asarray(spot.expected)
@@ -186,8 +186,8 @@ class _FileComparison:
     def _find_example_changes(
         self, spots: Sequence[Spot], has_other_nodes: bool
     ) -> TwinDifferences:
-        """Return the differences between a correct export and one with another example, for the
-        first example that changes a suspect constant or the nodes.
+        """Return the differences between a correct export and one with another example,
+        for the first example that changes a suspect constant or the nodes.
         """
         if not spots and not has_other_nodes:
             return TwinDifferences()
@@ -308,8 +308,8 @@ class _FileComparison:
         )
 
     def _example_between(self, feed: Feed, graph: Graph) -> Feed | None:
-        """Return the example for which the exporter should write as many nodes as the file has, if
-        the number of nodes grows with the example as it does for another one; else None."""
+        """Return the example for which the exporter should write as many nodes as the file has,
+        if the number of nodes grows with the example as it does for another one; else None."""
         counts = [len(computing_nodes(side)) for side in (self._twin, graph, self._graph)]
         if counts[0] == counts[1]:
             return None
@@ -358,8 +358,7 @@ class _FileComparison:
         return culprit if len(nodes) == 1 else evolve(culprit, op="")
 
     def _is_chosen(self, differences: TwinDifferences) -> bool:
-        """Return whether a Python condition on data decides if nodes that the model lacks are
-        exported."""
+        """Return whether a Python condition on data decides if the missing nodes are exported."""
         try:
             decided = self._program.decisions(self._feed)
         except REFUSALS:
@@ -446,8 +445,8 @@ class _FileComparison:
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
     def _are_statistics(self, weights: Sequence[Spot]) -> bool:
-        """Return whether BatchNorm's running statistics explain all different weights: its mean and
-        variance, or a convolution they were folded into.
+        """Return whether BatchNorm's running statistics explain all different weights:
+        its mean and variance, or a convolution they were folded into.
         """
         folds = any("batch_norm" in node.operator for node in self._program.nodes)
         parameters = [*self._program.weights.values()]
@@ -480,8 +479,8 @@ class _FileComparison:
         return facts, nodes, origin
 
     def _nodes_after_gap(self, missing: Sequence[int]) -> list[Node]:
-        """Return, in a list, the first node of the model after nodes that it lacks; the last node
-        if none reads their results."""
+        """Return, in a list, the first node of the model after nodes that it lacks;
+        the last node if none reads their results."""
         names = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
         for node in computing_nodes(self._graph):
@@ -626,8 +625,8 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
 
 
 def _constant_texts(spot: Spot, *others: Any) -> list[str]:
-    """Return a constant of the file, of the correct export and of other exports as text; large
-    arrays of one shape by an element that differs."""
+    """Return a constant of the file, of the correct export and of other exports as text;
+    large arrays of one shape by an element that differs."""
     values = (spot.value, spot.expected, *others)
     if any(value is None for value in values) or len({np.shape(value) for value in values}) > 1:
         absent = titles.NOT_SET if spot.operand is None else "computed"

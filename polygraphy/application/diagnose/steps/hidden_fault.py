@@ -83,8 +83,8 @@ class _Models:
 
 
 def explain_hidden_fault(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return the weights or attributes that differ, if they change the outputs by more than
-    rounding does."""
+    """Return the weights or attributes that differ,
+    if they change the outputs by more than rounding does."""
     if is_quantized(comparison.pair.pairing):
         return Skip("quantization changes weights")
     models = _models(case, comparison)

@@ -188,8 +188,8 @@ def _has_fact(culprit: Culprit, kind: str) -> bool:
 def diagnose_invalid_model(
     case: Case, error: PolygraphyException | str, feeds: Sequence[Feed]
 ) -> StepOutcome:
-    """Return the violations of the specification in a model that no backend runs; Skip if none is
-    known, or they cannot be the reason.
+    """Return the violations of the specification in a model that no backend runs;
+    Skip if none is known, or they cannot be the reason.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -220,8 +220,8 @@ def diagnose_invalid_model(
 
 
 def _first_rejected_data(case: Case, feeds: Sequence[Feed]) -> Feed:
-    """Return the first data on which a backend rejects the model; the first data if there are no
-    others."""
+    """Return the first data on which a backend rejects the model;
+    the first data if there are no others."""
     if len(feeds) < 2:
         return case.feed
     rejected = (feed for feed in feeds for party in case.parties if not _runs(case, party, feed))
@@ -229,8 +229,8 @@ def _first_rejected_data(case: Case, feeds: Sequence[Feed]) -> Feed:
 
 
 def _blame_whole_model(answer: Found, suspects: Sequence[Culprit]) -> Found:
-    """Return a result that blames the model for refusals, if the model as a whole violates the
-    specification; else the result unchanged."""
+    """Return a result that blames the model for refusals,
+    if the model as a whole violates the specification; else the result unchanged."""
     if any(culprit.cause != "refusal" for culprit in answer.result.culprits):
         return answer
     message = find_model_violation(answer.case.model.given)
@@ -366,8 +366,8 @@ def _runs(case: Case, party: SuspectedParty, feed: Feed) -> bool:
 
 
 def _whole_model_error(result: DiagnosisResult) -> str:
-    """Return the error message if backends refuse a model but none of its parts; else an empty
-    string.
+    """Return the error message if backends refuse a model but none of its parts;
+    else an empty string.
     """
     kinds = ("no_part_refused", "nobody_runs")
     reason = [str(f.values["messages"]) for f in facts_of(result.reason) if f.kind in kinds]
@@ -452,8 +452,7 @@ def _layout_facts(case: Case, broken: _ModelViolation) -> Iterator[Fact]:
 
 
 def _remedy_finder(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
-    """Return a function that searches for a remedy at its first call, and returns it at each
-    call."""
+    """Return a function that searches for a remedy once and returns it at each call."""
     return cache(lambda: _sanitize_remedy(case, feeds))
 
 

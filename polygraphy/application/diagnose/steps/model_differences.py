@@ -95,8 +95,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 
 
 def explain_by_opset(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return the operators that the opset of the reference defines differently, if the model
-    matches as soon as it states that opset: somebody changed the number alone.
+    """Return the operators that the opset of the reference defines differently,
+    if the model matches as soon as it states that opset: somebody changed the number alone.
     """
     pair = comparison.pair
     adopted = adopt_opset(case.model.given, pair.reference.given)
@@ -143,8 +143,8 @@ def _matches_on_all_data(case: Case, comparison: ModelComparison, model: Any) ->
 
 
 def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
-    """Return the function that writes the sentence on why the node at fault is unknown, given the
-    number of nodes."""
+    """Return the function that writes the sentence on why the node at fault is unknown,
+    given the number of nodes."""
     if all(
         any(fact.kind == "match_after_restoring" for fact in culprit.facts) for culprit in culprits
     ):
@@ -218,8 +218,8 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> Collection[str]:
 
 
 def _is_informative(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
-    """Return whether the origin of NaN says more than the differences: there are none, or they
-    directly precede the node that creates NaN."""
+    """Return whether the origin of NaN says more than the differences:
+    there are none, or they directly precede the node that creates NaN."""
     if not culprits:
         return True
     differing = {name for culprit in culprits for name in culprit.nodes}

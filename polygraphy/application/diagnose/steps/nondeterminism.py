@@ -121,8 +121,8 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
 
 
 def _training_nodes(case: Case, output: str) -> list[int]:
-    """Return the positions of the nodes before an output that compute in training mode: a backend
-    may keep the statistics that they update."""
+    """Return the positions of the nodes before an output that compute in training mode:
+    a backend may keep the statistics that they update."""
     nodes = case.model.nodes
     before = region_before(case.model.graph, output, ())
     return [index for index in before if nodes[index].attribute("training_mode")]

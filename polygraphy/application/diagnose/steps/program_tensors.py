@@ -107,8 +107,8 @@ def explain_by_program_tensors(case: Case, comparison: ProgramComparison) -> Ste
 def _doubt_other_program(
     case: Case, comparison: ProgramComparison, outcome: StepOutcome
 ) -> StepOutcome:
-    """Return the outcome; an inconclusive one if it blames the file for its nodes, although the
-    exporter writes other nodes of the same program for another example."""
+    """Return the outcome; an inconclusive one if it blames the file for its nodes,
+    although the exporter writes other nodes of the same program for another example."""
     if not isinstance(outcome, Found) or not any(
         culprit.party == MODEL_FILE and culprit.cause == "structure"
         for culprit in outcome.result.culprits
@@ -499,8 +499,8 @@ class _ProgramTensors:
                 yield "weight", program_evidence.other_weight(sized[0], name, is_folded)
 
     def _add_remedies(self, culprits: Sequence[Culprit]) -> list[Culprit]:
-        """Return culprits with remedies: another export if one is correct, else a change to the
-        model.
+        """Return culprits with remedies: another export if one is correct,
+        else a change to the model.
         """
         own_culprits = [culprit for culprit in culprits if culprit.party == EXPORTER]
         if not own_culprits:
@@ -655,8 +655,8 @@ def _blame(party: str, culprit: Culprit) -> Culprit:
 
 
 def _blame_file(culprits: Sequence[Culprit], again: ReferenceExport) -> list[Culprit]:
-    """Return culprits, with those due to the exporter replaced by the file: a new export is
-    correct.
+    """Return culprits, with those due to the exporter replaced by the file:
+    a new export is correct.
     """
     blamed = [
         culprit for culprit in culprits if culprit.party == EXPORTER and culprit.cause != "constant"

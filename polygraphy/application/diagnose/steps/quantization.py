@@ -187,8 +187,8 @@ def _share_of(share: float, loss: float) -> float:
 
 
 def _culprits_of_goal(case: Case, comparison: ModelComparison, within: float) -> list[Culprit]:
-    """Return the wrong parameters, and the fewest nodes to keep in float, with which the loss is
-    within a limit; empty if nothing is found."""
+    """Return the wrong parameters, and the fewest nodes to keep in float,
+    with which the loss is within a limit; empty if nothing is found."""
     goal = QuantizedGoal(within, runs=_RUNS, is_asked=False)
     pair = evolve(comparison.pair, goal=goal)
     try:
@@ -247,8 +247,8 @@ def _advise_real_data(answer: Found) -> Found:
 
 
 def _have_narrow_ranges(culprits: Sequence[Culprit]) -> bool:
-    """Return whether the calibration data explain most of the loss: with ranges that fit, less than
-    half of it remains."""
+    """Return whether the calibration data explain most of the loss:
+    with ranges that fit, less than half of it remains."""
     facts = [x for each in culprits if each.cause == CALIBRATION for x in each.facts]
     effects = [fact.values for fact in facts if fact.kind == "repair_effect"]
     return any(effect["after"] <= _REMAINS * effect["before"] for effect in effects)
@@ -267,8 +267,8 @@ def _computes_in_integers(op: str) -> bool:
 
 
 def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str:
-    """Return the name of the node that computes in integers in place of a reference node, or that
-    precedes a model node."""
+    """Return the name of the node that computes in integers for a reference node,
+    or that precedes a model node."""
     pair = comparison.pair
     makers = {tensor: node for node in case.model.nodes for tensor in node.makes}
     twins = {twin: tensor for tensor, twin in pair.pairing.tensors.items()}

@@ -62,8 +62,8 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the outcome: whether rounding explains the outputs, if no intermediate tensors are
-    known.
+    """Return the outcome: whether rounding explains the outputs,
+    if no intermediate tensors are known.
     """
     if comparison.matched.inner:
         return Skip("tensors before the outputs are checked first")
@@ -90,8 +90,8 @@ def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
 
 
 def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the effect of half precision on a model that computes in it, if that explains the
-    difference.
+    """Return the effect of half precision on a model that computes in it,
+    if that explains the difference.
     """
     half = find_half_model(case, [comparison.feed])
     if half is None or not half.is_whole:
@@ -179,8 +179,8 @@ def settle_differences(
 def describe_order(
     graph: Graph, index: int, trace: Trace, name: str, output: Any, proven: bool
 ) -> Iterator[Fact]:
-    """Yield the fact whether an order of its updates explains the saved result of a scatter that
-    writes several to one element.
+    """Yield the fact that an order of updates explains the saved result of a scatter,
+    or that none does; the scatter writes several updates to one element.
 
     Args:
         graph: the model.

@@ -57,8 +57,9 @@ def explain_refusal_by_tensors(
 def _comparison_without_outputs(
     case: Case, run: SavedRun, feeds: Sequence[Feed], arbiter: SuspectedParty
 ) -> SavedComparison | None:
-    """Return a comparison with saved tensors for a model that does not run: its outputs count as
-    correct, and its nodes are still to be compared. None if only outputs were saved."""
+    """Return a comparison with saved tensors for a model that does not run:
+    its outputs count as correct, and its nodes are still to be compared. None if only outputs
+    were saved."""
     names = [*case.model.outputs]
     outputs = [{name: saved[name] for name in names if name in saved} for saved in run.sets]
     try:

@@ -229,8 +229,9 @@ class _SavedTensors:
         return Found(DiagnosisResult(FAULT, culprits), case)
 
     def _gives_saved_outputs(self, command: str | None) -> bool:
-        """Return whether the model computes all saved outputs, of all input sets, without the
-        changes that explain its nodes: a change that hides behind another is then still there.
+        """Return whether the model computes all saved outputs, of all input sets,
+        without the changes that explain its nodes: a change that hides behind another is then
+        still there.
 
         Args:
             command: the command that undoes the changes, if any.
@@ -449,8 +450,7 @@ class _SavedTensors:
         output: Any,
         solved: Variant,
     ) -> bool:
-        """Return whether a node computes its saved tensor with the weight that was solved for
-        another node."""
+        """Return whether another node's solved weight explains the saved tensor of a node."""
         [weight] = solved.weights
         reader = next(
             index
@@ -525,8 +525,9 @@ class _SavedTensors:
         return None, fallback
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
-        """Yield tolerances for a changed node, as shares of the RMS of the saved tensor: first the
-        usual one, then a larger one if the tensor was rounded and the node differs much more."""
+        """Yield tolerances for a changed node, as shares of the RMS of the saved tensor:
+        first the usual one, then a larger one if the tensor was rounded and the node differs
+        much more."""
         rounded = _ROUNDINGS * self._coarse
         if rounded < CLOSE:
             yield CLOSE
@@ -555,8 +556,9 @@ class _SavedTensors:
         return variant, number
 
     def _overflow(self, name: str, output: Any, trace: Trace) -> Fact | None:
-        """Return the fact that a saved half-precision tensor is infinite in elements that are
-        finite when recomputed, while all other elements match; None if that is not the case."""
+        """Return the fact that a saved half-precision tensor overflows: it is infinite in elements
+        that are finite when recomputed, while all other elements match; None if that is not the
+        case."""
         expected = trace.values[name]
         dtype = np.asarray(expected).dtype
         if dtype.name not in HALF or np.shape(output) != np.shape(expected):
@@ -607,8 +609,8 @@ class _SavedTensors:
         )  # fmt: skip
 
     def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:
-        """Return a tensor and the other incorrect saved outputs of its node, because an explanation
-        must cover all."""
+        """Return a tensor and the other incorrect saved outputs of its node,
+        because an explanation must cover all."""
         other_names = [
             other_name
             for other_name in self._case.model.nodes[region[-1]].makes
@@ -682,8 +684,8 @@ class _SavedTensors:
         return all(not is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        """Return the verdict that only nodes that read the inputs disagree, so that the data may
-        differ."""
+        """Return the verdict that only nodes that read the inputs disagree,
+        so that the data may differ."""
         names = [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reasons.other_data(names))
 

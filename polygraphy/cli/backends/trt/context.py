@@ -219,8 +219,8 @@ def plugins_of(values: Values) -> Call | None:
 
 
 def _outputs(values: Values, *, is_script: bool) -> Call:
-    """Return the call that selects the outputs of the network; without arguments if they are
-    unchanged."""
+    """Return the call that selects the outputs of the network;
+    without arguments if they are unchanged."""
     options, every = values[TrtNetworkOptions], values[OutputOptions]
     marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
     # The excluded outputs were already removed from an ONNX model, unless this command chooses
@@ -265,8 +265,8 @@ def _parse_call(values: Values) -> Call:
 
 
 def _parser_config(values: Values) -> Call:
-    """Return the call that creates the configuration that the parser needs: devices and
-    precisions."""
+    """Return the call that creates the configuration that the parser needs:
+    devices and precisions."""
     precision, device = values[TrtPrecisionOptions], values[TrtDeviceOptions]
     call = call_of("CreateConfig", (precision, device), **_precisions_of_layers(precision))
     parser_config = (*PRECISIONS, "use_dla", "allow_gpu_fallback")

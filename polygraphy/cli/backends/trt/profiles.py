@@ -111,8 +111,8 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
 
 
 def _complete_ranges(ranges: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
-    """Return minimum, optimum and maximum of a range, by name; a missing one equals the one before
-    it.
+    """Return minimum, optimum and maximum of a range, by name;
+    a missing one equals the one before it.
     """
     optimum = ranges.get("opt", ranges.get("min", ranges.get("max")))
     assert optimum is not None

@@ -531,8 +531,8 @@ class RunCommand(Command):
         return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *options)))
 
     def extend(self, flags: Collection[str] | None = None) -> RunCommand:
-        """Return the command with the backends that flags name; with all of them for help or
-        unknown flags.
+        """Return the command with the backends that flags name;
+        with all of them for help or unknown flags.
         """
         if flags is None:
             return RunCommand(plugins=all_backends(self.flags))

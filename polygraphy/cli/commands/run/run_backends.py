@@ -138,8 +138,8 @@ class Backends:
 
     @property
     def shares_onnx(self) -> bool:
-        """Return whether several runners use the ONNX model, so that it is loaded once before
-        them."""
+        """Return whether several runners use the ONNX model,
+        so that it is loaded once before them."""
         runners = [runner for runner in self.runners if runner.backend in self.accepting]
         return len([runner for runner in runners if not runner.text]) > 1
 

@@ -170,8 +170,8 @@ class Attributes(Kind):
 
 
 def _attribute_text(value: Any) -> str:
-    """Return the text that `_parse_attribute` reads as this value: a string without quotes if
-    possible."""
+    """Return the text that `_parse_attribute` reads as this value:
+    a string without quotes if possible."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(repr, value))}]"
     if not isinstance(value, str):

@@ -37,8 +37,8 @@ class Kind:
         self.nargs = self.nargs if nargs is None else nargs
 
     def ends_before(self, word: str, taken_words: Sequence[str]) -> bool:
-        """Return whether a word after `taken_words` cannot be a value of the option, so that it
-        is an argument of the command."""
+        """Return whether a word after `taken_words` cannot be a value of the option,
+        so that it is an argument of the command."""
         return False
 
     def parse(self, words: Sequence[str]) -> Any:
@@ -154,8 +154,7 @@ class OrderedFlags(Kind):
         helps: Mapping[str, str],
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the name that each flag appends, its help, and the metavar of flags that accept a
-        text."""
+        """Set the name that each flag appends, its help, and the metavar of flags with a text."""
         self.names = dict(names)
         self.helps = dict(helps)
         self.texts = dict(texts or {})
@@ -169,8 +168,8 @@ class OrderedFlags(Kind):
         return tuple(map(self._resolve_name, words))
 
     def _resolve_name(self, word: str) -> str:
-        """Return the value for a word: the name of a flag, with its text after a colon if it has
-        one.
+        """Return the value for a word: the name of a flag,
+        with its text after a colon if it has one.
         """
         flag, _, text = word.partition("=")
         if flag not in self.texts:

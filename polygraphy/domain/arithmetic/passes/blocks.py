@@ -172,8 +172,8 @@ def modulus(block: Array) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def unravel(position: int, shape: tuple[int, ...]) -> Index:
-    """Return the index tuple of a C-order position in an array of that shape; ``()`` for a 0-d
-    array."""
+    """Return the index tuple of a C-order position in an array of that shape;
+    ``()`` for a 0-d array."""
     index: Index = ()
     for length in shape[:0:-1]:
         position, remainder = divmod(position, length)

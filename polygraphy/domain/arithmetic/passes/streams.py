@@ -605,8 +605,8 @@ class Pair:
         return load
 
     def whole_kernel(self) -> Kernel | None:
-        """Return the kernel with all differences, absolute and relative, if the arrays are small
-        and not empty; else None."""
+        """Return the kernel with all differences, absolute and relative,
+        if the arrays are small and not empty; else None."""
         if self._kept is None and self.form is not None:
             self._kept = self.form()
         if self._kept is None and 0 < self.size <= min(KEPT, blocks.BLOCK):
@@ -618,8 +618,8 @@ class Pair:
         return self._kept
 
     def small_kernel(self) -> Kernel | None:
-        """Return the kernel with all differences if the arrays are small, real and not empty; else
-        None."""
+        """Return the kernel with all differences if the arrays are small, real and not empty;
+        else None."""
         is_real = self.value.kind in _REAL and self.reference.kind in _REAL
         return self.whole_kernel() if is_real else None
 

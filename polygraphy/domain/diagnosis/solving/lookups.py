@@ -97,8 +97,8 @@ def _gather_element_indices(node: Node, data: Any, goal: Any, indices: Any) -> A
 
 
 def _positions_along_axis(node: Node, array: Any, elements: Any) -> Any:
-    """Return, for each element, the first position along the axis of a node at which an array has
-    it; None if the array does not have one."""
+    """Return the first position of each element in an array, along the axis of a node;
+    None if the array does not have one."""
     axis = int(node.attribute("axis", 0))
     if array.ndim != elements.ndim or not -array.ndim <= axis < array.ndim:
         return None

@@ -29,8 +29,8 @@ _SUPPRESSING = -1e4
 
 
 def padding_variants(side: Graph, position: int) -> Iterator[Variant]:
-    """Yield the variant of a Pad before MaxPool that fills with the lowest number, as the pads of
-    MaxPool do: it comes before other modes, which often have the same maximum."""
+    """Yield the variant of a Pad before MaxPool that fills with the lowest number,
+    as the pads of MaxPool do: it comes before other modes, which often have the same maximum."""
     node = side.nodes[position]
     readers = side.readers.get(node.outputs[0], ()) if node.op == "Pad" else ()
     if not readers or {side.nodes[index].op for index, _ in readers} != {"MaxPool"}:

@@ -37,8 +37,8 @@ def find_ties(
 
 
 def selecting_node(graph: Graph, region: Sequence[int]) -> Node | None:
-    """Return the node of a region that selects elements by size, if the others only move its
-    result; else None."""
+    """Return the node of a region that selects elements by size,
+    if the others only move its result; else None."""
     nodes = [graph.nodes[index] for index in region if graph.nodes[index].op != "Constant"]
     selecting = [node for node in nodes if node.op in _SELECTING and not node.domain]
     moving = [node for node in nodes if node.op in MOVES]
@@ -48,8 +48,9 @@ def selecting_node(graph: Graph, region: Sequence[int]) -> Node | None:
 def find_near_ties(
     graph: Graph, values: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> list[int]:
-    """Return the positions of nodes that select different elements, which differ by no more than
-    the error of the tensor that they select from, if that is as small as rounding.
+    """Return the positions of nodes that select different elements,
+    which differ by no more than the error of the tensor that they select from, if that is as small
+    as rounding.
 
     Args:
         graph: the model.

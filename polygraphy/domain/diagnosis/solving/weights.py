@@ -178,8 +178,8 @@ def solve_missing_bias(
 
 
 def _solve_fill(side: Graph, index: int, inputs: Mapping[str, Any], goal: Any) -> Iterator[Variant]:
-    """Yield the variant of a Where with the one value that the expected output has at all places of
-    a constant operand; it may be infinite."""
+    """Yield the variant of a Where with the value that the output has where a constant is read;
+    it may be infinite, and is the same at all these places."""
     node = side.nodes[index]
     if node.op != "Where" or (condition := inputs.get(node.inputs[0])) is None:
         return
@@ -240,8 +240,8 @@ def _solve_operand(
 def _solve_product(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], value: Any, goal: Any
 ) -> Iterator[Any]:
-    """Yield the weight of a matrix product that gives the expected output; the nearest one if
-    several do.
+    """Yield the weight of a matrix product that gives the expected output;
+    the nearest one if several do.
     """
     other_value = values.get(1 - position)
     if other_value is None or weight.ndim != 2 or np.ndim(other_value) < 2:
@@ -267,8 +267,8 @@ def _solve_product(
 
 
 def _scaled_weights(weight: Any, at: int, value: Any, goal: Any, axis: int) -> Iterator[Any]:
-    """Yield a weight scaled to come closest to the goal: as a whole, and by channel, which is the
-    axis `at` of the weight and `axis` of the goal.
+    """Yield a weight scaled to come closest to the goal: as a whole, and by channel,
+    which is the axis `at` of the weight and `axis` of the goal.
     """
     other_axes = tuple(np.delete(np.arange(goal.ndim), axis))
     for axes, shape in ((None, ()), (other_axes, np.where(np.arange(weight.ndim) == at, -1, 1))):
@@ -411,8 +411,8 @@ def _solve_norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -
 def _solve_scale(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
-    """Yield the scale of a QuantizeLinear or DequantizeLinear pair, for all channels or for each
-    one."""
+    """Yield the scale of a QuantizeLinear or DequantizeLinear pair,
+    for all channels or for each one."""
     first, zero = values.get(0), values.get(2)
     if position == 0 or first is None or weight.ndim > 1:
         return

@@ -148,8 +148,8 @@ def is_transposed() -> str:
 
 @fact
 def has_moved_slices(axis: int, order: Sequence[int]) -> str:
-    """Return the fact that the slices of a weight along an axis are in a different order, as a
-    predicate."""
+    """Return the fact that the slices of a weight along an axis are in a different order,
+    as a predicate."""
     if list(order) == [*range(len(order))][::-1]:
         return f"is reversed along axis {axis}"
     return f"has its slices along axis {axis} in the order {_runs_of(order)}"
@@ -253,7 +253,7 @@ def in_subgraph(change: Fact, op: str, node: str) -> str:
 
 @fact
 def other_filling(op: str, value: float, expected: float) -> str:
-    """Return the fact that an operator before MaxPool fills with a number that can be the
+    """Return the fact that an operator before MaxPool fills with a number that may be the
     maximum."""
     return f"{op} fills with {value:g} instead of {expected:g}, with which MaxPool itself pads"
 

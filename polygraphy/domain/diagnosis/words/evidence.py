@@ -242,8 +242,8 @@ def ends_too_late(name: str, late: str, ops: Sequence[str]) -> str:
 
 @fact
 def ignores_inputs(name: str) -> str:
-    """Return the fact that a tensor is constant, although it is computed from data in the
-    reference."""
+    """Return the fact that a tensor is constant,
+    although it is computed from data in the reference."""
     return f"{name!r} does not depend on the inputs of the model, unlike in the reference."
 
 
@@ -276,8 +276,8 @@ def in_training_mode(op: str) -> str:
 
 @fact
 def short_thresholds() -> str:
-    """Return the fact that rounding does not explain rows on thresholds, because these are exact
-    numbers."""
+    """Return the fact that rounding does not explain rows on thresholds,
+    because these are exact numbers."""
     return "float32 contains these thresholds exactly, so rounding does not explain the rows."
 
 
@@ -345,16 +345,14 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def match_with_reference_tensors(tensors: Sequence[str]) -> str:
-    """Return the fact that all outputs match if only these tensors are replaced by the
-    reference's."""
+    """Return the fact that all outputs match if these tensors come from the reference."""
     value = "value" if len(tensors) == 1 else "values"
     return f"With only the reference's {value} for {quote_all(tensors)}, all outputs match."
 
 
 @fact
 def match_with_program_tensors(count: int) -> str:
-    """Return the fact that all outputs match if only this number of tensors is replaced by the
-    program's."""
+    """Return the fact that all outputs match if this number of tensors comes from the program."""
     text = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {text} replaced by the program's, all outputs match."
 
@@ -583,8 +581,8 @@ def same_name(count: int, name: str) -> str:
 
 @fact
 def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str:
-    """Return the fact that says how much quantization changes the outputs, with and without some
-    nodes."""
+    """Return the fact that says how much quantization changes the outputs,
+    with and without some nodes."""
     which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
     if before == inf:
         return (
@@ -599,8 +597,8 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
 
 @fact
 def lost_part(output: str, deviation: Deviation) -> str:
-    """Return the fact that the parts of an output need scales of their own, with the worst element
-    of the lost part."""
+    """Return the fact that the parts of an output need scales of their own,
+    with the worst element of the lost part."""
     return (
         f"All parts of {output!r} are quantized with a single scale, which is too large for one of"
         f" them: the output {deviation.in_words()}."

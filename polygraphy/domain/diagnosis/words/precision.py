@@ -108,8 +108,8 @@ def tensor_in_low_precision(tensor: str, value: str, relative: float, dtype: str
 
 @fact
 def outputs_in_low_precision(who: str, difference: str, option: str, is_explained: bool) -> str:
-    """Return the fact that a backend computes in low precision: the largest difference from
-    float32, and the option that selects float32.
+    """Return the fact that a backend computes in low precision:
+    the largest difference from float32, and the option that selects float32.
     """
     name = "explains" if is_explained else "causes"
     return f"{who}, which {name} {difference}. In float32 all outputs match: {option}"
@@ -198,8 +198,8 @@ def epsilon_below_range(
 
 @statement
 def set_float32(dtype: str, before: str, kept: int, nodes: int, command: str) -> str:
-    """Return the sentence that a backend has to compute the whole model in float32, because nearly
-    all nodes would have to."""
+    """Return the sentence that a backend has to compute the whole model in float32,
+    because nearly all nodes would have to."""
     how = f": {command}" if command else "."
     return (
         f"In {dtype}, {before}. Outputs match only with {kept} of {nodes} nodes in fp32, so the"

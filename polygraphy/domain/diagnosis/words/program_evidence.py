@@ -104,8 +104,8 @@ def differing_weight(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return the fact that a weight differs from the program's weight: which other weight it
-    equals, or how it changed."""
+    """Return the fact that a weight differs from the program's weight:
+    which other weight it equals, or how it changed."""
     text = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {text}" if text else ""
     return (
@@ -163,8 +163,9 @@ def python_condition(operation: str, condition: str) -> str:
 
 @fact
 def file_of_other_branch(condition: str, is_loop: bool = False) -> str:
-    """Return the fact that the exporter writes the file if a Python condition is decided
-    differently, or a loop has another number of passes."""
+    """Return the fact that another decision or number of passes explains the file:
+    the exporter writes it if a Python condition is decided differently, or a loop has another
+    // number of passes."""
     if is_loop:
         return (
             f"A Python loop repeated these nodes during export: {condition}. With another number of"

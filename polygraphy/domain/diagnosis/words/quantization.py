@@ -321,8 +321,8 @@ SAVE_MIXED = constant("save_mixed", "Add --save PATH to write the mixed model.")
 
 
 def with_saving_command(advice: str, command: Callable[[], str]) -> str:
-    """Return advice with the whole command that writes the model, for readers who did not type the
-    command of the diagnosis."""
+    """Return advice with the whole command that writes the model,
+    for readers who did not type the command of the diagnosis."""
     for hint in (SAVE_CORRECTED, SAVE_MIXED):
         if hint in advice:
             model = hint.removeprefix("Add --save PATH to write ").rstrip(".")

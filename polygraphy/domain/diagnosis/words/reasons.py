@@ -518,8 +518,8 @@ def saved_selection_differs(output: str, rows: int, saved: int, nodes: Sequence[
 
 @statement
 def right_in_float32(dtype: str, error: object) -> str:
-    """Return the sentence that the float32 model matches, and rounding does not explain the
-    rest."""
+    """Return the sentence that the float32 model matches,
+    and rounding does not explain the rest."""
     return (
         f"The float32 model matches the saved results, but rounding to {dtype} does not explain the"
         f" difference: {error}."
@@ -576,8 +576,8 @@ def no_set_of_nodes(dtype: str, error: object) -> str:
 
 @statement
 def more_allowed(factor: float) -> str:
-    """Return the sentence that the allowed error is larger than usual, because rounding
-    accumulates.
+    """Return the sentence that the allowed error is larger than usual,
+    because rounding accumulates.
     """
     return (
         f"That is {factor:.2g} times the usual limit, because rounding accumulates and no node"

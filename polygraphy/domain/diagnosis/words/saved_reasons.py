@@ -14,8 +14,8 @@ _SAVE_ALL = (
 
 @statement
 def node_unknown(only_node: str = "") -> str:
-    """Return the sentence that outputs do not show the node, and how to find it; if the model has
-    only one node, what may differ."""
+    """Return the sentence that outputs do not show the node, and how to find it;
+    if the model has only one node, what may differ."""
     if only_node:
         return (
             f"If the model changed, it is its only node, {only_node!r}. To see what changed, pass"

@@ -74,8 +74,8 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 def continues_another(
     output: str, source: str, expected: str, by: str, *, may_be_inputs: bool = False
 ) -> str:
-    """Return the fact that a state output continues an input other than the expected one. Without a
-    reference, it may be the inputs that are exchanged."""
+    """Return the fact that a state output continues an input other than the expected one.
+    Without a reference, it may be the inputs that are exchanged."""
     if not expected:
         return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (

@@ -233,8 +233,7 @@ def wrong_regions(count: int) -> str:
 
 @statement
 def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
-    """Return the sentence with the number of incorrect nodes of each backend, according to a
-    third."""
+    """Return the sentence that counts the incorrect nodes of each backend according to a third."""
     counts = ", ".join(f"{name} {count}" for name, count in wrong.items())
     return f"Incorrect according to {juror}, of {count_text(nodes, 'node')}: {counts}."
 
@@ -267,8 +266,8 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def exchanged_inputs(count: int) -> str:
-    """Return the sentence that an exchange of inputs, which changes a number of nodes, makes all
-    outputs match."""
+    """Return the sentence that an exchange of inputs makes all outputs match;
+    it changes a number of nodes."""
     return f"An exchange in {count_text(count, 'node')} makes all outputs match."
 
 

@@ -20,8 +20,7 @@ _EXPORT = "EXPORTED.onnx"
 
 
 def explain_by_conversion(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Return the outcome of comparing a converted file with a correct export of its program as its
-    reference."""
+    """Return the outcome of comparing a converted file with a correct export of its program."""
     again = comparison.again
     if again is None:
         return Skip("the program cannot be exported correctly")
@@ -45,8 +44,8 @@ def explain_by_conversion(case: Case, comparison: ProgramComparison) -> StepOutc
 
 
 def _advise_on_export(culprit: Culprit) -> Culprit:
-    """Return a culprit; a command that reads the export is advice, because the export is no
-    file."""
+    """Return a culprit; a command that reads the export is advice,
+    because the export is no file."""
     command = culprit.remedy.command
     if not command or _EXPORT not in command:
         return culprit

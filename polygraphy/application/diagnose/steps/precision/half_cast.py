@@ -48,8 +48,8 @@ class HalfCast:
 
 
 def accept_quantization_steps(case: Case, cast: HalfCast) -> HalfCast:
-    """Return a cast that works if rounding changes the codes of a quantized model by at most one
-    step, each computed from equal codes; else the same cast.
+    """Return a cast that works if rounding changes the codes by at most one step;
+    each is computed from equal codes, and the model is quantized. Else return the same cast.
     """
     if cast.simulated.verdict == AGREE or not find_code_tensors(cast.model).tensors:
         return cast
@@ -121,8 +121,8 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
 
 
 def _is_one_step(cast: HalfCast, party: SuspectedParty, notes: list[str]) -> bool:
-    """Return whether a backend computes the codes of a quantized model in half precision within one
-    step, each from equal codes."""
+    """Return whether half precision changes the codes of a backend by at most one step,
+    each computed from equal codes of a quantized model."""
 
     def load(_half: OpenedHalf, model: Any) -> Compute:
         """Return a function that computes the cast model in the backend."""

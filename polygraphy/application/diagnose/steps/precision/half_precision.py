@@ -124,8 +124,8 @@ def _explain_by_infinity(case: Case, comparison: ModelComparison) -> StepOutcome
 
 
 def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> bool:
-    """Return whether the backend computes the reference in half precision much more precisely than
-    the model, so that its half precision is not why the model differs.
+    """Return whether the backend computes the reference in half precision correctly:
+    much more precisely than the model, which differs for another reason.
     """
     pair = comparison.pair
     with case.record_step(titles.CAST_REFERENCE) as notes:
@@ -174,8 +174,8 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _is_part_lost(case: Case, comparison: ModelComparison, dtype: str, limit: float) -> bool:
-    """Return whether the error of some part of an output exceeds a limit, relative to the size of
-    that part."""
+    """Return whether the error of some part of an output exceeds a limit,
+    relative to the size of that part."""
     share = limit / (GROWTH * epsilon_of(dtype))
     for own_value, expected in zip(comparison.values, comparison.expected):
         for name, value in expected.items():

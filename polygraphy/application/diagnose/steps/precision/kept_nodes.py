@@ -40,8 +40,8 @@ measured."""
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return the verdict that the whole model must stay in float32, because its nodes cannot be
-    measured."""
+    """Return the verdict that the whole model must stay in float32,
+    because its nodes cannot be measured."""
     if isinstance(lowered.opened, OpenedLowering):
         return Skip("nodes can be measured")
     reason = reasons.right_in_float32_by(_command(case, lowered, ()), lowered.opened)
@@ -98,8 +98,8 @@ def _command(
     nodes: Sequence[str],
     options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the command that runs some nodes (or the whole model) in float32 and compares with a
-    reference on the same data.
+    """Return the command that runs some nodes, or the whole model, in float32,
+    and compares with a reference on the same data.
 
     Args:
         case: the model.
@@ -121,8 +121,8 @@ def _command(
 
 
 def _is_whole(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
-    """Return whether all nodes that can stay in float32 do: the whole model was computed in it
-    then, also what a backend cannot keep apart."""
+    """Return whether all nodes that can stay in float32 do:
+    the whole model was computed in it then, also what a backend cannot keep apart."""
     opened = lowered.opened
     return isinstance(opened, OpenedLowering) and len(nodes) == len(opened.built.passes)
 

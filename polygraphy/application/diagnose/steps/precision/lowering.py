@@ -25,8 +25,8 @@ from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
 
 def try_lowering_first(case: Case, request: Request) -> StepOutcome:
-    """Return the outcome of half precision in a backend without another oracle: its losses, or the
-    float32 diagnosis if it is also incorrect or refused in float32."""
+    """Return the outcome of half precision in a backend without another oracle:
+    its losses, or the float32 diagnosis if it is also incorrect or refused in float32."""
     lowering = lowering_party(case.parties)
     if lowering is None or request.has_oracle or isinstance(request.data_loader, StepLoader):
         return Skip("no backend computes in half precision, or float32 comes first")
@@ -48,8 +48,8 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
 
 
 def try_lowering_last(case: Case, request: Request) -> StepOutcome:
-    """Return the float32 diagnosis; if it finds no fault, the outcome of half precision in the
-    backend."""
+    """Return the float32 diagnosis or, if it finds no fault, that of half precision;
+    both are of the backend."""
     lowering, data_loader = lowering_party(case.parties), request.data_loader
     if lowering is None:
         return Skip("no backend computes in half precision")
@@ -75,8 +75,8 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
 
 
 def _diagnose_lowering(case: Case, party: LoweringParty, request: Request) -> StepOutcome:
-    """Return the half-precision losses of a model in a backend; a skip if the backend is also
-    incorrect in float32."""
+    """Return the half-precision losses of a model in a backend;
+    a skip if the backend is also incorrect in float32."""
     comparison = compare_lowering(case, party, request)
     return take_steps(STEPS, *comparison) if isinstance(comparison, tuple) else comparison
 
@@ -93,8 +93,8 @@ def _describe_refusal(
 
 
 def _qualify_result(lowered: Found) -> Found:
-    """Record the comparison with float32, and return the result; "inconclusive" if it finds no
-    fault but not everything was compared."""
+    """Record the comparison with float32, and return the result;
+    "inconclusive" if it finds no fault but not everything was compared."""
     lowered.case.record_comparison("float32")
     return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
 

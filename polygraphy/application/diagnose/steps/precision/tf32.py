@@ -122,8 +122,8 @@ def _worst_deviation(
 
 
 def _difference_text(measured: Deviation) -> str:
-    """Return the difference of an output as a noun phrase: a number, or a count of elements that
-    are not floating point."""
+    """Return the difference of an output as a noun phrase:
+    a number, or a count of elements that are not floating point."""
     if measured.expected is not None and not is_float(np.asarray(measured.expected)):
         return words.difference_in_elements(measured.count)
     return words.difference_of(measured.largest)

@@ -60,8 +60,8 @@ def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_saturated_products(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the result that products of a backend saturate on this CPU, if with exact products its
-    outputs are much closer to those of all others.
+    """Return the result that products of a backend saturate on this CPU,
+    if with exact products its outputs are much closer to those of all others.
     """
     if runs.has_nan or not runs.compared.differs or len(runs.outputs) < 2:
         return Skip("outputs do not differ, or are not finite")
@@ -149,8 +149,8 @@ def _compare_codes(
     outputs: Sequence[tuple[SuspectedParty, Values]],
     notes: list[str],
 ) -> StepOutcome:
-    """Return the outcome of a comparison of the integer codes of the backends, given their outputs
-    on the data with the largest difference.
+    """Return the outcome of a comparison of the integer codes of the backends,
+    given their outputs on the data with the largest difference.
     """
     (first, _), *other_parties = outputs
     search = CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
@@ -240,8 +240,8 @@ class CodeSearch:
     def culprit(
         self, party: SuspectedParty, step_difference: StepDifference, runs: BackendRuns
     ) -> Culprit | None:
-        """Return the culprit for a node that differs by several steps, if a third backend can
-        decide; None to continue the search."""
+        """Return the culprit for a node that differs by several steps,
+        if a third backend can decide; None to continue the search."""
         arbiter = runs.request.arbiter
         if arbiter.backend in (party.backend, self._first.backend):
             return None

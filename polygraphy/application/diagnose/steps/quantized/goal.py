@@ -94,8 +94,8 @@ _FEW = 8
 
 
 def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return the changes a quantized model needs to reach its goal; a skip without a goal, or if
-    the models differ in more than quantization.
+    """Return the changes a quantized model needs to reach its goal;
+    a skip without a goal, or if the models differ in more than quantization.
     """
     if comparison.pair.goal is None:
         return Skip("no target is set")
@@ -289,15 +289,15 @@ class _GoalSearch:
         return self._save_model(result, repair.model)
 
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
-        """Return whether outputs are much closer to the reference than `before`, regardless of the
-        target."""
+        """Return whether outputs are much closer to the reference than `before`,
+        regardless of the target."""
         return self._judge(values, self._rms) <= reduce_metric(
             self._judge(before, self._rms), _CLOSER
         )
 
     def _answer_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
-        """Return the result that products saturate, or that a wrong parameter is why; else a
-        skip."""
+        """Return the result that products saturate, or that a wrong parameter is why;
+        else a skip."""
         proto, values = self._case.model.proto, self._comparison.values
         saturated = self._explain_by_saturation(model, proto, values, before)
         if isinstance(saturated, Found):
@@ -309,8 +309,8 @@ class _GoalSearch:
     def _explain_by_saturation(
         self, model: QuantizedModel, proto: Any, inexact: Sequence[Values], before: float
     ) -> StepOutcome:
-        """Return the result that 8-bit products saturate on this CPU; a skip if exact products are
-        as inaccurate.
+        """Return the result that 8-bit products saturate on this CPU;
+        a skip if exact products are as inaccurate.
 
         Args:
             model: the sites of the model.
@@ -419,8 +419,8 @@ class _GoalSearch:
         return model.named_reference(names) if is_unnamed or names else model.reference
 
     def _renamed_ends(self, model: QuantizedModel) -> dict[str, str]:
-        """Return the names by which sites have the inputs and outputs of the reference, if they
-        have them by the model's own names."""
+        """Return the names by which sites have the inputs and outputs of the reference,
+        if they have them by the model's own names."""
         own_names = {site.name for site in model.sites}
         ends = self._comparison.pair.renamed_ends(self._case)
         return {name: own_name for name, own_name in ends.items() if name not in own_names}
@@ -516,14 +516,14 @@ class _GoalSearch:
         return search, after
 
     def _switches(self, model: QuantizedModel) -> Switches:
-        """Return the model with switches, in the form that the backend computes: some sites
-        quantize floating-point weights again."""
+        """Return the model with switches, in the form that the backend computes:
+        some sites quantize floating-point weights again."""
         requantizes = bool(model.requantizable_weights) and self._requantizes(model)
         return Switches(self._party, model, self._feeds, requantizes=requantizes)
 
     def _requantizes(self, model: QuantizedModel) -> bool:
-        """Return whether the backend quantizes weights again that are in floating point: whether
-        its outputs are closer to those of such weights without rewrites."""
+        """Return whether the backend quantizes weights again that are in floating point:
+        whether its outputs are closer to those of such weights without rewrites."""
         # Make biases float as well: ONNX Runtime does not quantize a float weight again if its bias
         # is quantized.
         biases = [number for number, site in enumerate(model.sites) if site.kind == "bias"]
@@ -561,8 +561,7 @@ class _GoalSearch:
     def _try_alternatives(
         self, model: QuantizedModel, losses: Mapping[int, SiteLoss]
     ) -> dict[str, float]:
-        """Return, by alternative way of quantization, the metric of the model quantized in that
-        way."""
+        """Return the metric of the model for each alternative way of quantization."""
         values: dict[str, float] = {}
         for name, schemes in alternatives(model.sites, losses).items():
             if self.runs.time_left() <= 0:

@@ -114,8 +114,8 @@ def missing_memory(case: Case) -> tuple[int, int] | None:
 def answer_by_weights(
     case: Case, pair: ModelPair, runs: GoalRuns, before: float, missing: tuple[int, int]
 ) -> Found:
-    """Return the result if correcting wrong weights reaches the goal; else an inconclusive one with
-    the weights that lose most.
+    """Return the result if correcting wrong weights reaches the goal;
+    else an inconclusive one with the weights that lose most.
 
     Args:
         case: the quantized model.

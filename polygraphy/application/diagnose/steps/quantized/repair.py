@@ -190,8 +190,8 @@ def _suspects(
 def _sites_that_may_help(
     runs: GoalRuns, model: QuantizedModel, numbers: Sequence[int], limit: float
 ) -> Sequence[int]:
-    """Return the sites to correct one at a time; none if the model misses a limit even with all of
-    them in floating point."""
+    """Return the sites to correct one at a time;
+    none if the model misses a limit even with all of them in floating point."""
     if len(numbers) < 2:
         return ()
     try:
@@ -208,8 +208,8 @@ def _can_try(runs: GoalRuns, tried: Sized) -> bool:
 
 
 def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal) -> list[Culprit]:
-    """Return culprits for the sites with wrong scales or zero points, or one culprit for a
-    rule that covers many.
+    """Return culprits for the sites with wrong scales or zero points,
+    or one culprit for a rule that covers many.
     """
     copies = _copies(model, repair.sites)
     causes = {
@@ -281,8 +281,8 @@ def parameter_culprit(
 
 
 def _adjacent_nodes(model: QuantizedModel, site: Site) -> list[str]:
-    """Return the node that computes a tensor, or else the nodes that read it; the nodes that read
-    it without a pair, if this is missing."""
+    """Return the node that computes a tensor, or else the nodes that read it;
+    the nodes that read it without a pair, if this is missing."""
     makers = [node.name for node in model.nodes if site.name in node.makes]
     readers = [node.name for node in model.nodes if site.name in node.reads]
     return readers if site.is_missing or not makers else makers

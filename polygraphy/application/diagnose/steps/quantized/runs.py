@@ -140,8 +140,8 @@ def _number(returned: Any) -> float | None:
 
 
 def reduce_metric(value: float, share: float = HELPS) -> float:
-    """Return a metric reduced to a share of its value, also if it is negative, as in dB; of an
-    infinite one, the largest finite number."""
+    """Return a metric reduced to a share of its value, also if it is negative, as in dB;
+    of an infinite one, the largest finite number."""
     if value == inf:
         return float(np.finfo(float).max)
     return share * value if value > 0 else value - (1 - share) * abs(value)

@@ -160,7 +160,7 @@ def _groups(rules: Rules) -> list[list[int]]:
 
 
 def _group_power(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
-    """Return the expected power of a group of sites: the sum of their squared losses, each at most
-    1."""
+    """Return the expected power of a group of sites:
+    the sum of their squared losses, each at most 1."""
     expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
     return sum(min(loss, 1.0) ** 2 for loss in expected)

@@ -34,8 +34,8 @@ _NODE = re.compile(r"node '([^']+)'")
 def explain_failing_step(
     case: Case, candidate: Party, error: BackendError, reference: Party | None = None
 ) -> Found:
-    """Return the fault of a model that fails in a step: it runs with other numbers of positions, or
-    another party runs all steps.
+    """Return the fault of a model that fails in a step:
+    it runs with other numbers of positions, or another party runs all steps.
 
     Args:
         case: the model.
@@ -92,8 +92,8 @@ def _nodes_in_message(case: Case, error: BackendError) -> list[str]:
 
 
 def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
-    """Return the culprit if the model runs with some numbers of positions, but not with all; else
-    None."""
+    """Return the culprit if the model runs with some numbers of positions, but not with all;
+    else None."""
     if plan.roles.chunk is not None or plan.first is not None:
         return None
     compute = case.load(case.parties[0])

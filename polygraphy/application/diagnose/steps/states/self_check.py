@@ -167,8 +167,8 @@ def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
 
 
 def _supports_padding(case: Case, padded: Party) -> bool:
-    """Return whether a model computes the same for padded and unpadded text at once, as it then
-    must step by step.
+    """Return whether a model computes the same for padded and unpadded text at once,
+    as it then must step by step.
     """
     plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
     compute, judge = padded.load(), Judge.between(case, padded, padded)
@@ -204,8 +204,8 @@ def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
 def _first_disagreement(
     case: Case, party: Party, checked: Collection[int]
 ) -> Disagreement | str | None:
-    """Return the first checked step whose output differs from that of all inputs at once; a
-    reason if the model has no prefill, None if all agree.
+    """Return the first checked step whose output differs from that of all inputs at once;
+    a reason if the model has no prefill, None if all agree.
     """
     plan, judged = party.plan, party.plan.roles.judged or ""
     judge, run, compute = Judge.between(case, party, party), Run(party, party.load()), party.load()
@@ -362,8 +362,8 @@ class _TraceComparison:
     def first_difference(
         self, joined_values: Values, other_values: Values, part: Any
     ) -> _FaultyNode | None:
-        """Return the first node whose values differ between a trace of all inputs and one of a
-        step; None if none does."""
+        """Return the first node with different values in a trace of all inputs and one of a step;
+        None if no node differs."""
         for node in self.nodes:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other_values.get(name)):
@@ -467,8 +467,8 @@ class _TraceComparison:
         return None
 
     def _states_of(self, node: Node, through_concat: bool = False) -> Iterator[StatePair]:
-        """Yield the states that a node reads, directly or from nodes that read nothing else; with
-        `through_concat`, also the states that a Concat extends before.
+        """Yield the states that a node reads, directly or from nodes that read nothing else;
+        with `through_concat`, also the states that a Concat extends before.
         """
         queue, seen_names = [*node.reads], set()
         while queue:
@@ -523,9 +523,7 @@ class _TraceComparison:
     def _is_only_difference(
         self, pair: StatePair, tensor: str, feed: Feed, joined_values: Values
     ) -> bool:
-        """Return whether this state, and no other one, differs from the previous contents of a
-        tensor.
-        """
+        """Return whether this state alone differs from the previous contents of a tensor."""
         value, longer = feed[pair.input], joined_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.find_deviation(value, expected) is None:

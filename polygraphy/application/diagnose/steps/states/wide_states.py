@@ -83,8 +83,8 @@ def explain_in_wide_states(case: Case, states: ModelWithStates) -> StepOutcome:
 
 
 def _rounds_only_states(own: Party, right: Party) -> bool:
-    """Return whether a model keeps states in half precision, and both parties compute in
-    float32."""
+    """Return whether a model keeps states in half precision but both parties compute
+    in float32."""
     kinds = {own.plan.inputs[pair.input].dtype for pair in own.plan.pairs}
     if kinds.isdisjoint(_COARSE) or own.first is not None or not right.has_weights:
         return False

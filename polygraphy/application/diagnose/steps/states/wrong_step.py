@@ -101,8 +101,8 @@ def _diagnose_step(case: Case, comparison: StepComparison) -> Found:
 def explain_by_growth(
     case: Case, comparison: StepComparison, errors: Sequence[StepError]
 ) -> StepOutcome:
-    """Return "agree" if only the recurrence makes rounding grow; or the fault of a later step that
-    differs by more than the examined ones.
+    """Return "agree" if only the recurrence makes rounding grow;
+    or the fault of a later step that differs by more than the examined ones.
 
     Args:
         case: the model.
