@@ -368,8 +368,8 @@ def _help_command(words: list[str]) -> int:
 
 
 def _show_group(group: str, *, is_asked_for: bool) -> int:
-    """Print the commands of a group if help is asked for, else raise that one is missing;
-    return the exit code.
+    """Return the exit code after printing the commands of a group, if help is asked for;
+    else raise that a command is missing.
     """
     listed = members(group)
     if not is_asked_for:

@@ -152,8 +152,9 @@ class Dependency:
         return True
 
     def install_if_needed(self) -> bool:
-        """Install the module if it is missing or too old, and automatic installation is on;
-        return whether it was installed.
+        """Install the module if automatic installation is on; return whether it was installed.
+
+        A module that is present and not too old is not installed again.
 
         Returns:
             Whether it was installed.

@@ -187,8 +187,8 @@ class BoundRuns:
         return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
     def _bind_input(self, bound: _BoundTensors, name: str, data: Any) -> Any:
-        """Bind the data for an input, unless they are at the last address;
-        return the object that keeps their memory.
+        """Bind the data for an input, and return the object that keeps their memory;
+        data at the last address are not bound again.
         """
         expected = self._inputs[name]
         if isinstance(data, int):

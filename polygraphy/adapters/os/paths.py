@@ -416,8 +416,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _fill_target(target: Path, part: Path) -> bool:
-    """Copy a temporary file into its target if that is an empty writable file;
-    return whether it was."""
+    """Return whether the target is an empty writable file, which gets the temporary file."""
     if not is_empty_file(target):
         return False
     try:

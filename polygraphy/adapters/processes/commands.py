@@ -101,8 +101,8 @@ class WarmInterpreter:
         folder: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a command line that writes to the first of some open files and inherits the others;
-        return the number of the request.
+        """Start a command line, and return the number of the request;
+        it writes to the first of some open files and inherits the others.
         """
         number = next(self._numbers)
         request = {

@@ -500,8 +500,8 @@ _ENOUGH = 3
 def repeat(
     iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
 ) -> dict[Outcome, int]:
-    """Repeat the check up to a number of times, or until an outcome;
-    return the count of each outcome.
+    """Repeat the check, and return the count of each outcome;
+    it ends after a number of times, or at an outcome.
 
     Args:
         iterations: the iterations of checks.

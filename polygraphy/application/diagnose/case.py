@@ -498,8 +498,8 @@ def add_origins(result: DiagnosisResult, model: OpenModel) -> DiagnosisResult:
 
 
 def conclude(result: DiagnosisResult) -> bool:
-    """Pass a result to the console and to the report of the program;
-    return whether no fault was found.
+    """Report a result, and return whether no fault was found;
+    it goes to the console and to the report of the program.
 
     Raises:
         InconclusiveError: the cause of a difference could not be found.

@@ -357,8 +357,7 @@ def _correct_outputs(case: Case) -> Values | None:
 
 
 def _matches_expected(case: Case, values: Values, expected: Values) -> bool:
-    """Return whether each output matches, has small errors, or differs in few elements (under 1%).
-    """
+    """Return whether each output matches, has small errors, or differs in under 1% of elements."""
     differing = case.find_deviations(values, expected)
     return all(
         deviation.relative <= LARGE or deviation.share < 0.01 for deviation in differing.values()

@@ -249,8 +249,8 @@ def _pair_forward(
     key: Callable[[Graph, Node, Mapping[str, str] | None], Key],
     allows_several: bool = False,
 ) -> bool:
-    """Pair nodes with paired inputs that share a unique key, or equally many on both sides;
-    return whether any was paired.
+    """Pair nodes with paired inputs and equal keys; return whether any was paired.
+    A key is unique, or equally many nodes have it on both sides.
     """
     nodes = set(pairing.nodes.values())
     tensors = set(pairing.tensors.values())

@@ -523,8 +523,8 @@ class Scope:
             scope.rewrite_graph(graph, narrow_border=is_cast, is_kept=is_kept)
 
     def _convert_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
-        """Convert weights whose narrow form is used, and duplicate those used in both forms;
-        return the new names.
+        """Convert weights whose narrow form is used, and return the new names;
+        weights used in both forms are duplicated.
 
         Args:
             graph: their graph; None for a function, which has no initializers.

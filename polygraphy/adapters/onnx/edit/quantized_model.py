@@ -289,8 +289,8 @@ class QuantizedModel:
         }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
-        """Add a weight that is quantized again while the sites around it are on;
-        return its name."""
+        """Add a weight that is quantized again, and return its name;
+        it is used while the sites around it are on."""
         before, behind = self._weights_between[number]
         again = f"{self.sites[number].name}{_AGAIN}"
         add_weight(copy, onnx.numpy_helper.from_array(self._requantized_weight(number)), again)

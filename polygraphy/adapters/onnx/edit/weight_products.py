@@ -26,8 +26,7 @@ _LEAST_OPSET = {"int8": 13, "uint8": 13, "int4": 21, "uint4": 21, "int16": 21, "
 
 
 def replace_products(model: ModelProto) -> bool:
-    """Replace Cast, Sub and Mul of stored integers with DequantizeLinear;
-    return whether there were any."""
+    """Return whether Cast, Sub and Mul of stored integers were replaced with DequantizeLinear."""
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = max(versions, default=1)
     graph = model.graph

@@ -220,9 +220,7 @@ class ConstantNodes:
         return renamed
 
     def replace(self, names: Sequence[str]) -> int:
-        """Replace the nodes that compute some tensors with their known values;
-        return the number of removed nodes.
-        """
+        """Replace nodes with the known values of tensors; return the number of removed nodes."""
         replaced = {self._made_by[name] for name in names}
         positions = iter(range(len(self._nodes)))
         removed = delete_where(self.graph.node, lambda _: next(positions) in replaced)

@@ -50,8 +50,8 @@ def open_branch(
     used_names: set[str],
     called: set[str],
 ) -> dict[str, str]:
-    """Move the nodes and weights of a branch into the graph of its If node under unused names;
-    return the new names.
+    """Move the nodes and weights of a branch into the graph of its If node; return the new names,
+    which were unused.
 
     Args:
         graph: the graph around.
@@ -404,8 +404,7 @@ class GraphWalk:
     def _has_computed(
         self, node: NodeProto, inferred_shapes: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
-        """Compute small constant inputs of a node with unknown output shapes;
-        return whether that succeeded."""
+        """Return whether small constant inputs were computed, if output shapes are unknown."""
         if all(static_shape(inferred_shapes.get(name)) is not None for name in outputs):
             return False
         names = [
@@ -431,8 +430,7 @@ class GraphWalk:
         return self.nodes.values.get(name)
 
     def _compute(self, names: Sequence[str]) -> bool:
-        """Compute small constants and the small ones they depend on;
-        return whether that succeeded."""
+        """Return whether small constants, and the small ones they depend on, were computed."""
         if not self._failed.isdisjoint(names):
             return False
         results = dict.fromkeys(names)
@@ -489,8 +487,7 @@ class GraphWalk:
     # Replace nodes with values.
 
     def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
-        """Replace nodes with the values of the constants that they compute;
-        return the number of removed nodes.
+        """Replace nodes with the constants that they compute; return the number of removed nodes.
 
         Args:
             partitioning: see `FoldConstants`.

@@ -80,8 +80,8 @@ class CheckModel(BaseLoader):
 
 
 def _tidy_model(model: ModelProto) -> bool:
-    """Sort nodes, name graphs and declare weights, which backends require;
-    return whether anything changed.
+    """Sort nodes, name graphs and declare weights; return whether anything changed.
+    Backends require it.
     """
     is_declared = declare_weights(model)
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]

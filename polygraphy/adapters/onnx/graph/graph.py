@@ -78,8 +78,8 @@ def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
 
 
 def clean_model(model: ModelProto) -> int:
-    """Remove everything that neither an output of the model nor its training needs;
-    return the number of removed nodes; see `clean`.
+    """Remove what no output or training needs, and return the number of removed nodes;
+    see `clean`.
     """
     return clean(model.graph, training_tensors(model))
 

@@ -229,8 +229,8 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
 
 
 def _copy_by_system(source: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
-    """Copy from file to file inside the operating system, as far as it can;
-    return the number of copied bytes.
+    """Copy from file to file inside the operating system; return the number of copied bytes,
+    which may be less than the whole.
     """
     if not hasattr(os, "copy_file_range") or not stream.seekable():
         return 0

@@ -84,8 +84,7 @@ class ModelPair:
         return {twin: name for twin, name in names.items() if twin != name}
 
     def stores_half(self, case: Case) -> bool:
-        """Return whether a float32 model, unlike its reference, keeps tensors in half precision.
-        """
+        """Return whether a float32 model, unlike its reference, keeps tensors in half precision."""
         if self.pairing.model.narrow is not None or self.goal is not None:
             return False
         models = resolve(NarrowModels)

@@ -174,8 +174,8 @@ class Search:
         return self._values[rank]
 
     def settle(self, counts: Sequence[Sequence[int]], valid: int) -> bool:
-        """Use the counts of a pass and the number of elements that are not NaN;
-        return whether the search is finished.
+        """Use the counts of a pass, and return whether the search is finished;
+        the other number counts the elements that are not NaN.
 
         Returns whether every rank is known now; if not, the intervals have become narrower.
         """
