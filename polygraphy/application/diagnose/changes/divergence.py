@@ -26,6 +26,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     Border,
     Borders,
     SameTensors,
+    is_close,
 )
 from polygraphy.domain.diagnosis.counterparts import Candidate, candidates
 from polygraphy.domain.diagnosis.culprit import Culprit
@@ -61,6 +62,8 @@ Chosen, not measured."""
 _STEPS = 0.1
 """The same for quantized outputs, as a share of the difference: rounding may land on the other
 side of a step. Chosen, not measured."""
+_HANDING = MOVING | {"Dropout"}
+"""Operators that are not suspected behind a node with the same operator as in the reference."""
 
 
 @frozen
@@ -203,6 +206,7 @@ class _DivergenceSearch:
                 next_partings = self._outputs_as_differences(values, divergences)
                 if not next_partings:
                     return None
+            next_partings = self._past_idle_nodes(next_partings, values, divergences)
             divergences.update((parting.border.tensor, parting) for parting in next_partings)
         values = self._compute_with([*divergences.values()])
         if values is None or not self._matches(values):
@@ -269,6 +273,62 @@ class _DivergenceSearch:
                 return helping
             refused |= {border.tensor for border in named}
         return self._best_pairs(values, equal_tensors, makers, divergences)
+
+    def _past_idle_nodes(
+        self, chosen: list[Divergence], values: Values, divergences: Mapping[str, Divergence]
+    ) -> list[Divergence]:
+        """Return the divergences extended past nodes that return the replaced tensor unchanged.
+
+        An example is an Add of zeros. The reference has a single tensor there, so its value does
+        not show which node is faulty.
+        """
+        replaced = [*divergences.values(), *chosen]
+        values_behind = self._compute_with(replaced)
+        if values_behind is None:
+            return chosen
+        equal_behind = self._pair_equal_tensors(values_behind, replaced)
+        ends = [
+            self._last_idle_tensor(divergence.border, values_behind, equal_behind)
+            for divergence in chosen
+        ]
+        if all(end == divergence.border.tensor for end, divergence in zip(ends, chosen)):
+            return chosen
+        equal_tensors = self._pair_equal_tensors(values, divergences.values())
+        makers = self._borders.makers_of(equal_tensors, divergences)
+        graph = self._case.model.graph
+        extended = {}
+        for divergence, end in zip(chosen, ends):
+            if end != divergence.border.tensor:
+                region = tuple(region_before(graph, end, equal_tensors.keys()))
+                border = evolve(divergence.border, nodes=region, tensor=end)
+                extended[end] = self._divergence(border, values, equal_tensors, makers)
+            else:
+                extended[end] = divergence
+        return [*extended.values()]
+
+    def _last_idle_tensor(
+        self, border: Border, values: Values, equal_names: Mapping[str, str]
+    ) -> str:
+        """Return the last tensor with the value of a border: its own, or the output of nodes behind
+        it that are its only readers and do not change it."""
+        graph, tensor = self._case.model.graph, border.tensor
+        while border.twin and tensor not in self._goal:
+            readers = graph.consumers.get(tensor, [])
+            made = [name for index in readers for name in graph.nodes[index].makes]
+            if len(made) != 1 or made[0] not in values:
+                break
+            is_moving = graph.nodes[readers[0]].operator in _HANDING
+            twin = equal_names.get(made[0])
+            # A tensor that the reference only reshapes is no result of another node.
+            if twin is not None and (is_moving or self._operators[1].get(twin) not in MOVING):
+                break
+            if is_moving and self._has_same_operator(border):
+                break
+            before, after = values[tensor], values[made[0]]
+            if np.shape(before) != np.shape(after) or not is_close(after, before):
+                break
+            tensor = made[0]
+        return tensor
 
     def _best_pairs(
         self,
