@@ -200,8 +200,8 @@ def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
 
 
 def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
-    """Return the positions of the rows to show: all, or the first failure, those around the jump of
-    errors, and the worst ones.
+    """Return the positions of the rows to show: all, or the most important ones;
+    these are the first failure, those around the jump of errors, and the worst ones.
     """
     if len(rows) <= MOST_ROWS:
         return list(range(len(rows)))

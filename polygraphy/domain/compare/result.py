@@ -589,8 +589,8 @@ class OutputCompareResult(CompareResult):
         return result
 
     def as_fields(self) -> Mapping[str, Any]:
-        """Return the fields to save, by name; the verdict only if it does not follow from the
-        metrics."""
+        """Return the fields to save, by name;
+        the verdict only if it does not follow from the metrics."""
         keeps_verdict = "elemwise" in self.tolerance.check_error_stat
         return {
             **self.metric_values(),

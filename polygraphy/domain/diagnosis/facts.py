@@ -50,7 +50,7 @@ class Fact:
 
 
 def fact(write: Callable[P, str]) -> Callable[P, Fact]:
-    """Return a function that returns the fact behind a sentence function."""
+    """Return a function that stores the arguments of a sentence function as a fact."""
     kind, parameters = write.__name__, signature(write)
 
     @wraps(write)

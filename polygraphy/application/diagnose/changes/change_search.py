@@ -515,8 +515,8 @@ def _similar_tensors(
 def _broadcast_tensors(
     candidates: Iterable[OtherTensor], node: Node, operand: str, feed: Values
 ) -> Iterator[OtherTensor]:
-    """Yield the tensors of the model that a node accepts in place of an input although they have
-    another shape, because all shapes broadcast."""
+    """Yield the tensors that a node accepts in place of an input of another shape;
+    all shapes broadcast."""
     if node.op not in _BROADCASTING:
         return
     value = feed[operand]

@@ -120,8 +120,8 @@ def _names(node: Node, operand: CodeOperand) -> tuple[str, str]:
 def _numbers_elsewhere(
     graph: Graph, position: int, tensor: str, wrong: Collection[str]
 ) -> Iterator[Numbers]:
-    """Yield the scale and zero point, by kind, of a tensor in other nodes that reproduce their
-    results."""
+    """Yield the scale and zero point, by kind, of a tensor in other correct nodes,
+    which reproduce their results."""
     makers = [graph.operation_producers.get(tensor)]
     for other in (*makers, *(index for index, _ in graph.readers.get(tensor, ()))):
         if other is None or other == position or other not in graph.operations:

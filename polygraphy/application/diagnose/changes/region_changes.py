@@ -38,8 +38,7 @@ def find_region_changes(
 
 
 def _find_factors(search: ChangeSearch, nodes: Sequence[int]) -> Iterator[Variant]:
-    """Yield the variants of some nodes in which one number, multiplied by a factor, explains the
-    expected tensors."""
+    """Yield the variants of nodes in which one number times a factor explains the outputs."""
     names = [name for name, goal in search.goals.items() if is_float(goal)]
 
     def deviations(values: Values) -> Mapping[str, Deviation]:

@@ -76,8 +76,9 @@ class SavedComparison:
         return [pair for at, pair in enumerate(pairs) if at != self.number]
 
     def is_explained_by(self, nodes: Collection[str], graph: Graph, number: int) -> bool:
-        """Return whether each tensor that differs for an input set is computed from a result of
-        these nodes, or is one, with only tensors between them that differ or are unknown."""
+        """Return whether these nodes explain each tensor that differs for an input set:
+        it is a result of theirs, or is computed from one, with only tensors between them that
+        differ // or are unknown."""
         differing = self.compared.sets[number]
         known = self.matched.sets[number].keys() | self.feeds[number].keys()
         regions = (region_before(graph, name, known - differing.keys()) for name in differing)

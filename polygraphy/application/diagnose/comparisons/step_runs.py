@@ -195,8 +195,8 @@ class Drift:
         return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
 
     def _run_next_step(self) -> dict[str, float]:
-        """Run one more step of each model, and return the RMS by which small changes move each
-        output; empty if a run fails.
+        """Run one more step of each model, and return the RMS by which each output moves;
+        the changes are small. The result is empty if a run fails.
         """
         try:
             if self._runs is None:

@@ -43,8 +43,8 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
 
 
 def compare_other_versions(answer: Found, request: Request) -> Found:
-    """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
-    give different results. If versions were the oracle, they are not compared again."""
+    """Return the result, or "inconclusive" if no fault was found but other versions disagree.
+    These are versions of the backends. If versions were the oracle, they are not compared again."""
     is_first = request.compares_versions_first(answer.case)
     if request.versions is None or is_first or answer.result.verdict != AGREE:
         return answer

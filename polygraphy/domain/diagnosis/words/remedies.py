@@ -74,7 +74,7 @@ def state_opset(version: int, expected: int) -> str:
     """Return the sentence that advises to state the original opset, and then to convert the
     model."""
     return (
-        "The number of the opset was changed, but the nodes were not converted. Set the number back"
+        "The opset number was changed, but the nodes were not converted. Set the number back"
         f" to {expected}, then convert the model: polygraphy convert --opset {version}."
     )
 
