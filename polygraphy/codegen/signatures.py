@@ -333,6 +333,8 @@ SIGNATURES = {
         "external_data_path": None, "size_threshold": None, "all_tensors_to_one_file": None}),
     "set_upper_bound": Signature("polygraphy.backend.onnx", {"model": ...,
         "upper_bounds": ..., "copy": None}),
+    "show_edited": Signature("polygraphy.surgeon", {"original": ..., "model": ...,
+        "checks_nodes": False}),
     "simplify": Signature("polygraphy.surgeon", {"model": ..., "copy": None}),
     "sort_nodes": Signature("polygraphy.surgeon", {"model": ...}),
     "strip_weights": Signature("polygraphy.surgeon", {"model": ..., "exclude": (),

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 
 @port
+def first_violation(model: Any) -> str:
+    """Return the first violation of the ONNX specification in an ``onnx.ModelProto``, with its
+    node; empty if it is valid."""
+
+
+@port
 def outline_of(model: Any) -> Outline:
     """Return the parts of a model, which is not changed.
 

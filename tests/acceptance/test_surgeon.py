@@ -73,6 +73,17 @@ def test_a_model_with_nothing_to_strip_passes_through(folder: Path, polygraphy: 
     assert onnx.load("full.onnx") == onnx.load("stripped.onnx")
 
 
+def test_a_model_that_stays_invalid_has_a_warning(folder: Path, polygraphy: Run) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3,4] x, float[4,5] w)'
+    text += " => (float[2,3,5] y) { [fc] y = Gemm(x, w) }"
+    onnx.save(parser.parse_model(text), "invalid.onnx")
+    done = polygraphy("polygraphy surgeon sanitize invalid.onnx --no-shape-inference -o out.onnx")
+    said = done.out + done.err
+    assert "[W] The model still violates the ONNX specification: Gemm 'fc': Gemm requires" in said
+    done = polygraphy("polygraphy surgeon sanitize model.onnx -o clean.onnx")
+    assert "[W]" not in done.out + done.err
+
+
 def test_a_model_is_shown_before_and_after(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy surgeon sanitize model.onnx --fold-constants -o clean.onnx -v")
     before, after = (done.lines.index(f"[I] {which} Model:") for which in ("Original", "New"))

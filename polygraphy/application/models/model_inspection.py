@@ -24,6 +24,7 @@ from polygraphy.ports.models import (
     ModelReports,
     describe_file,
     find_quantized_tensors,
+    first_violation,
     load_onnx,
     outline_of,
     place_nodes,
@@ -486,14 +487,20 @@ def show_original(model: Any) -> Outline:
     return outline
 
 
-def show_edited(original: Outline, model: Any) -> None:
+def show_edited(original: Outline, model: Any, *, checks_nodes: bool = False) -> None:
     """Log a short summary of an edited model with the nodes and weights added and removed.
 
     Args:
         original: the return value of `show_original`.
-        model: the unmodified model.
+        model: the edited model.
+        checks_nodes: whether to warn of a model that violates the ONNX specification.
     """
     outline: Outline = outline_of(model)
     reports = resolve(ModelReports)
     reports.outline("New Model", outline)
     reports.edit(edit_between(original, outline))
+    if checks_nodes and (violation := first_violation(model)):
+        G_LOGGER.warning(
+            f"The model still violates the ONNX specification: {violation} `polygraphy check lint`"
+            " lists the problems."
+        )

@@ -18,7 +18,7 @@ def main() -> None:
     model = infer_shapes(model)
     check_model(model)
     save_onnx(model, path="clean.onnx")
-    show_edited(original, model)
+    show_edited(original, model, checks_nodes=True)
 
 
 if __name__ == "__main__":

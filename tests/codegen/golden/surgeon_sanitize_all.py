@@ -70,7 +70,7 @@ def main() -> bool:
         size_threshold=16384,
         all_tensors_to_one_file=False,
     )
-    show_edited(original, model)
+    show_edited(original, model, checks_nodes=True)
     return True
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     model = observe_shapes(model, data_loader=data_loader)
     check_model(model)
     save_onnx(model, path="clean.onnx")
-    show_edited(original, model)
+    show_edited(original, model, checks_nodes=True)
 
 
 if __name__ == "__main__":

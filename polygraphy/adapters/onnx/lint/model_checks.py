@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
-from polygraphy.adapters.onnx.lint.node_checks import wrong_call
+from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, wrong_call
 from polygraphy.adapters.onnx.storage.parsing import without_context
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
+from polygraphy.domain.checks.lint import EXCEPTION
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -27,6 +28,16 @@ def find_model_violation(model: ModelProto) -> str:
         return next(chain.from_iterable(searches), message)
     findings = (_linked_attributes, _unimported, _wrong_calls, _without_type)
     return next(chain.from_iterable(find(model) for find in findings), "")
+
+
+def first_violation(model: ModelProto) -> str:
+    """Return the first violation of the ONNX specification, with its node; see the port."""
+    labels = [node.name or next(iter(node.output), "") for node in model.graph.node]
+    for entry in NodeChecks(model).entries(labels):
+        if entry.level == EXCEPTION:
+            node = f"{entry.op} {entry.nodes[0]!r}: " if entry.nodes else ""
+            return f"{node}{entry.message}"
+    return find_model_violation(model)
 
 
 def _repeated_tensors(graph: GraphProto, outer: Mapping[str, str] | None = None) -> Iterator[str]:

@@ -134,6 +134,7 @@ class SurgeonSanitizeCommand(Command):
             steps=steps,
             verifies=verifies,
             data=data,
+            checks_nodes=True,
         )
 
 

@@ -32,6 +32,7 @@ def edit_of(
     steps: Sequence[Call],
     verifies: bool = False,
     data: Call = USUAL,
+    checks_nodes: bool = False,
 ) -> Program:
     """Return the program that loads, edits, verifies and saves a model.
 
@@ -42,6 +43,7 @@ def edit_of(
         steps: the calls that edit the model, without the argument for it.
         verifies: whether outputs are compared.
         data: the call that creates the data for running the model.
+        checks_nodes: whether the program warns of an edited model that is invalid.
 
     Raises:
         CommandLineError: a file is both read and written.
@@ -65,6 +67,11 @@ def edit_of(
         steps=steps,
         verify=verify,
         save=call_of("save_onnx", values, path=output),
+        show=Call(
+            "show_edited",
+            [Source("original"), Source("model")],
+            {"checks_nodes": True} if checks_nodes else {},
+        ),
     )
 
 
