@@ -129,6 +129,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "find_quantized_tensors": (
             "polygraphy.adapters.onnx.describe.quantized:find_quantized_tensors"
         ),
+        "first_violation": "polygraphy.adapters.onnx.lint.model_checks:first_violation",
         "group_by_support": "polygraphy.adapters.tensorrt.describe.support:group_by_support",
         "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
         "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
@@ -136,7 +137,6 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",
         "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
         "open_to_lint": "polygraphy.adapters.onnx.lint.linting:open_to_lint",
-        "first_violation": "polygraphy.adapters.onnx.lint.model_checks:first_violation",
         "outline_of": "polygraphy.adapters.onnx.describe.reading:outline_of",
         "parse_onnx": "polygraphy.adapters.onnx.storage.model:parse_onnx",
         "place_nodes": "polygraphy.adapters.onnxruntime.placement:place_nodes",
