@@ -93,7 +93,7 @@ def _is_exact(array: Array, cast: Array) -> bool:
 
 
 def _negative_elements(array: Array) -> Array:
-    """Return where an array is negative."""
+    """Return a boolean mask of the negative elements of an array."""
     negative: Array = np.zeros(array.shape, bool) if array.dtype.kind in "ub" else array < 0
     return negative
 

@@ -137,6 +137,7 @@ class OpenGraph:
 
     @property
     def output_shapes(self) -> dict[str, Sequence[Any]]:
+        """Return the known shapes of the outputs of the graph, by name."""
         outputs = self.graph_proto.output
         shapes = {value.name: shape_of(value.type.tensor_type) for value in outputs}
         return {name: shape for name, shape in shapes.items() if shape is not None}
