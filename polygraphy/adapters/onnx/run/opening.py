@@ -177,7 +177,6 @@ class OnnxOpenModel(OpenModel):
 
     @property
     def operators(self) -> list[str]:
-        """Return the operator of each node."""
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
