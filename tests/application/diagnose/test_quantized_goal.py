@@ -162,6 +162,30 @@ def test_quantization_that_makes_an_output_infinite_is_explained() -> None:
     assert "rms ratio falls from inf" in str(culprit)
 
 
+@pytest.mark.parametrize(("scale", "cause"), [(1 / 256, "quantization"), (0.1, "wide range")])
+def test_the_fixed_range_of_a_bounded_operator_is_not_wrong(scale: float, cause: str) -> None:
+    held = {
+        "w": np.random.default_rng(3).standard_normal((1024, 4)).astype(np.float32),
+        "s": np.float32(scale), "z": np.uint8(0),
+    }  # fmt: skip
+    soften = helper.make_node("Softmax", ["x"], ["p"], "soften")
+    pair = [
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["p_q"]),
+        helper.make_node("DequantizeLinear", ["p_q", "s", "z"], ["p_d"]),
+    ]
+    ends = [value("x", [8, 1024])], [value("y", [8, 4])]
+    plain_nodes = [soften, helper.make_node("MatMul", ["p", "w"], ["y"], "product")]
+    nodes = [soften, *pair, helper.make_node("MatMul", ["p_d", "w"], ["y"], "product")]
+    reference = make("float", plain_nodes, *ends, weights={"w": held["w"]})
+    feeds = [{"x": np.random.default_rng(1).standard_normal((8, 1024)).astype(np.float32)}]
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        model = make("quantized", nodes, *ends, weights=held)
+        diagnose(model, [OnnxrtParty()], feeds, reference=reference)
+    [culprit] = kept.culprits
+    assert culprit["cause"] == cause
+
+
 def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> None:
     model = build_quantized()
     held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}

@@ -17,6 +17,7 @@ from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.model.regions import BOUNDED
 from polygraphy.domain.quantization.causes import (
     CALIBRATION,
     CLIPPED,
@@ -43,6 +44,8 @@ themselves, such as weights with other values. Chosen, not measured."""
 _ALMOST = 1.5
 """A parameter is not named if the others alone leave at most this multiple of the error. Chosen,
 not measured."""
+_UNIT = 1.02
+"""Largest end of a range that stands for 1; a step of 8 bits is less. Chosen, not measured."""
 _MANY = 3
 """If at least this number of activations is cut off, the calibration data are the reason. Chosen,
 not measured."""
@@ -162,7 +165,10 @@ def _suspects(
     scale was changed after the bias was stored.
     """
     sites, cuts = model.sites, cuts_on_purpose(model.sites, losses)
-    suspects = [n for n, loss in losses.items() if is_suspect(sites[n], loss, cuts=cuts)]
+    fixed = _sites_with_fixed_range(model)
+    suspects = [
+        n for n, loss in losses.items() if n not in fixed and is_suspect(sites[n], loss, cuts=cuts)
+    ]
     by_name = {site.name: number for number, site in enumerate(sites)}
     causing: dict[int, int] = {}
     changed: dict[int, SiteLoss] = {}
@@ -185,6 +191,21 @@ def _suspects(
                 causing[bias] = number
     named = list(dict.fromkeys(causing.get(number, number) for number in suspects))
     return named, {**losses, **changed}
+
+
+def _sites_with_fixed_range(model: QuantizedModel) -> set[int]:
+    """Return the sites of bounded results, such as those of Softmax, with the operator's range:
+    quantizers set it regardless of the data."""
+    bounded = {
+        name for node in model.nodes if node.op.rpartition(".")[2] in BOUNDED for name in node.makes
+    }
+    fixed = set()
+    for number, site in enumerate(model.sites):
+        if site.name in bounded and site.scheme is not None and site.scheme.is_per_tensor:
+            low, high = (float(np.ravel(limit)[0]) for limit in site.scheme.limits())
+            if -_UNIT <= low <= 0 and 1 / _UNIT <= high <= _UNIT:
+                fixed.add(number)
+    return fixed
 
 
 def _sites_that_may_help(
