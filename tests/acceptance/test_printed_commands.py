@@ -206,8 +206,7 @@ def test_whatever_files_are_called(
 
 @pytest.mark.parametrize("kind", spread(["weight", "attribute", "operator"], 1))
 @pytest.mark.parametrize(
-    ("ir", "declared"),
-    spread([(3, False), (3, True), (4, True), (6, False), (10, False), (11, False)], 3),
+    ("ir", "declared"), [(3, False), (3, True), (4, True), (6, False), (10, False), (11, False)]
 )
 def test_models_of_every_version_of_the_format(
     polygraphy: Polygraphy, tmp_path: Path, ir: int, declared: bool, kind: str
@@ -215,9 +214,7 @@ def test_models_of_every_version_of_the_format(
     _mends(polygraphy, tmp_path, _pair(kind, ir, declared))
 
 
-@pytest.mark.parametrize(
-    "external", spread([True, False], 1), ids=["weights beside it", "one file"]
-)
+@pytest.mark.parametrize("external", [False, True], ids=["one file", "weights beside it"])
 @pytest.mark.parametrize("width", spread([800, 880, 2364], 1), ids=["7 MiB", "9 MiB", "64 MiB"])
 def test_models_of_every_size(
     polygraphy: Polygraphy, tmp_path: Path, width: int, external: bool
@@ -282,16 +279,8 @@ def _with_body(op: str, wrong: bool) -> _BuiltModel:
     return built
 
 
-@pytest.mark.parametrize(
-    ("op", "external"),
-    spread(
-        [
-            ("If", False), ("Scan", False), ("Loop", True),
-            ("If", True), ("Loop", False), ("Scan", True),
-        ],
-        3,
-    ),
-)  # fmt: skip
+@pytest.mark.parametrize("external", [False, True], ids=["one file", "weights beside it"])
+@pytest.mark.parametrize("op", ["If", "Loop", "Scan"])
 def test_graphs_inside_nodes(
     polygraphy: Polygraphy, tmp_path: Path, op: str, external: bool
 ) -> None:
@@ -314,7 +303,7 @@ def test_functions(polygraphy: Polygraphy, tmp_path: Path) -> None:
     _mends(polygraphy, tmp_path, (models[0], models[1]))
 
 
-@pytest.mark.parametrize("name", spread(["quotes", "dash", "letters", "line break"], 2))
+@pytest.mark.parametrize("name", ["dash", "quotes", "line break", "letters"])
 def test_what_saved_tensors_say_is_undone(
     polygraphy: Polygraphy, tmp_path: Path, name: str
 ) -> None:
@@ -330,7 +319,7 @@ def test_what_saved_tensors_say_is_undone(
         np.testing.assert_allclose(_outputs(fixed), want, 1e-5, 1e-6)
 
 
-@pytest.mark.parametrize("flag", spread(["--fp-to-fp16", "--to-bf16"], 1))
+@pytest.mark.parametrize("flag", ["--fp-to-fp16", "--to-bf16"])
 def test_what_is_converted_is_verified_whatever_its_size(
     polygraphy: Polygraphy, tmp_path: Path, flag: str
 ) -> None:

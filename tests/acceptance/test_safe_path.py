@@ -27,6 +27,7 @@ models = ["m.onnx"]
 [reference]
 runner = "onnx"
 [runners]
+onnx = "--onnx"
 ort = "--onnxrt"
 [environments]
 other = "other/bin/python"
