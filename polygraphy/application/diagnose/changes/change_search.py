@@ -211,6 +211,7 @@ class ChangeSearch:
         weights: Sequence[Any] = (),
         *,
         includes_constants: bool = False,
+        may_be_missing: Callable[[Any], bool] = lambda value: True,
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -221,6 +222,7 @@ class ChangeSearch:
             behind: for each such input, tensors that only the other model computes from it.
             weights: weights of the other model, which a missing node may read.
             includes_constants: whether the node may also read a tensor in place of a constant.
+            may_be_missing: returns whether a node that computes this value may be missing.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
@@ -246,7 +248,11 @@ class ChangeSearch:
             lost_names = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
                 _similar_tensors(pool, operand, value, is_held or operand in equal, lost_names),
-                (_tensors_of_missing_nodes(operand, value, weights) if behind is not None else ()),
+                (
+                    tensor
+                    for tensor in _tensors_of_missing_nodes(operand, value, weights)
+                    if behind is not None and may_be_missing(tensor.value)
+                ),
                 () if is_held else _broadcast_tensors(pool, node, operand, feed),
             )
 

@@ -223,17 +223,66 @@ class Change:
         if self._changes_equal_tensor(index):
             return
         behind = self._nodes_behind(index)
+        is_moving = self._case.model.nodes[index].operator in MOVING
         narrow = tuple(node for node in self._nodes if node == index or node in behind)
         for nodes in dict.fromkeys((narrow, self._readers_like(index))):
             search = self._search_in(nodes)
             if search is not None:
-                yield from search.find_inputs(
+                for variant in search.find_inputs(
                     index,
                     self._other_tensors(),
                     self._twins,
                     self._tensors_behind,
                     self._second_operands(index),
-                )
+                    may_be_missing=self._is_computed if is_moving else lambda value: True,
+                ):
+                    if not self._stands_idle(index, variant):
+                        yield variant
+
+    def _stands_idle(self, index: int, variant: Variant) -> bool:
+        """Return whether a node that is said to be missing is there, next to the node or past nodes
+        that only move data, and returns its input unchanged: then its other input is wrong."""
+        makers, change = self._others.operation_producers, variant.change
+        if change.kind == "missing_node":
+            op = change.values["op"]
+        elif change.kind == "missing_node_between" and change.values["expected"] in makers:
+            op = self._others.nodes[makers[change.values["expected"]]].op
+        else:
+            return False
+        graph = self._case.model.graph
+        waiting, reached = [index], {index}
+        while waiting:
+            node = graph.nodes[waiting.pop()]
+            near = {graph.producers[name] for name in node.reads if name in graph.producers}
+            near |= {reader for name in node.makes for reader, _ in graph.readers.get(name, ())}
+            for other in near - reached:
+                reached.add(other)
+                if graph.nodes[other].operator in MOVING:
+                    waiting.append(other)
+                elif graph.nodes[other].operator == op and self._is_idle(other):
+                    return True
+        return False
+
+    def _is_idle(self, index: int) -> bool:
+        """Return whether a node returns one of its inputs unchanged."""
+        node = self._case.model.nodes[index]
+        values = [self._held[name] for name in node.reads if name in self._held]
+        return any(
+            np.shape(value) == np.shape(self._held[made]) and np.array_equal(value, self._held[made])
+            for made in node.makes
+            if made in self._held
+            for value in values
+        )
+
+    def _is_computed(self, value: Any) -> bool:
+        """Return whether the reference computes a value in a node that does not only move data.
+        Beside a node that only moves data, a node that no reference has, such as a Neg, can stand
+        for a fault of the nodes behind it, such as Sub instead of Add."""
+        makers, others = self._others.operation_producers, self._others.nodes
+        return any(
+            name in makers and others[makers[name]].op not in MOVING and is_close(value, array)
+            for name, array in self._found.theirs.items()
+        )
 
     def _changes_equal_tensor(self, index: int) -> bool:
         """Return whether tensors with an equal one in the reference depend on a node, other than
@@ -286,7 +335,8 @@ class Change:
                 inputs = tuple(twin if name == tensor else name for name in node.inputs)
                 change = changes.missing_node_between(node.op, twin, tensor)
                 variant = Variant("structure", change, evolve(node, inputs=inputs))
-                return Explanation(index, variant, self._places)
+                if not self._stands_idle(index, variant):
+                    return Explanation(index, variant, self._places)
         return None
 
     def find_solved_weight(self) -> Explanation | None:
