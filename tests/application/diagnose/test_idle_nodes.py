@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import onnx
 import pytest
@@ -100,3 +102,44 @@ def test_an_identity_behind_a_node_with_the_operator_of_the_reference_is_not_sus
     found = find_divergences(case, opened, party, feed, feed, goal, {"y": "z"})
     assert found is not None
     assert [place.border.tensor for place in found.places] == ["h"]
+
+
+ATTENTION = """
+    h = MatMul(x,w) hb = Add(h,b) r = Reshape(hb,parts) t = Transpose<perm=[1,2,0,3]>(r)
+    qa = Slice(t,i0,i1,i0) q = Squeeze(qa,i0) ka = Slice(t,i1,i2,i0) k = Squeeze(ka,i0)
+    va = Slice(t,i2,i3,i0) v = Squeeze(va,i0) m = Mul(q,f) kt = Transpose<perm=[0,2,1]>(k)
+    sc = MatMul(m,kt) p = Softmax<axis=-1>(sc) o = MatMul(p,v) ot = Transpose<perm=[1,0,2]>(o)
+    oo = Reshape(ot,shape) y = MatMul(oo,w2)"""
+OTHER_ATTENTION = """
+    h = Gemm(x,w,b) r = Reshape(h,parts) t = Transpose<perm=[1,0,2,3]>(r)
+    qa = Gather<axis=0>(t,n0) ka = Gather<axis=0>(t,n1) va = Gather<axis=0>(t,n2)
+    q = Transpose<perm=[1,0,2]>(qa) m = Mul(q,f) kt = Transpose<perm=[1,2,0]>(ka)
+    sc = MatMul(m,kt) p = Softmax<axis=-1>(sc) v = Transpose<perm=[1,0,2]>(va)
+    o = MatMul(p,v) ot = Transpose<perm=[1,0,2]>(o) oo = Reshape(ot,shape) y = MatMul(oo,w2)"""
+
+
+def attention(nodes: str, factor: float) -> onnx.ModelProto:
+    """Return an attention of two heads whose queries are multiplied by a factor."""
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,{SIZE}] x) => (float[4,{SIZE}] y) {{ {nodes} }}""")
+    random = np.random.default_rng(5)
+    weights: dict[str, np.ndarray] = {f"i{n}": np.array([n]) for n in range(4)}
+    weights |= {f"n{n}": np.array(n) for n in range(3)}
+    weights |= {"parts": np.array([4, 3, 2, 3]), "shape": np.array([4, SIZE])}
+    for name, shape in {"w": (SIZE, 18), "b": (18,), "w2": (SIZE, SIZE)}.items():
+        weights[name] = random.standard_normal(shape).astype(np.float32)
+    weights["f"] = np.array(factor, np.float32)
+    read = {name for node in model.graph.node for name in node.input}
+    for name in read & weights.keys():
+        model.graph.initializer.append(numpy_helper.from_array(weights[name], name))
+    return model
+
+
+def test_a_factor_of_one_is_not_called_a_missing_node_beside_a_slice() -> None:
+    kept, feed = Kept(), np.random.default_rng(3).standard_normal((4, SIZE)).astype(np.float32)
+    model, reference = attention(ATTENTION, 1.0), renamed(attention(OTHER_ATTENTION, 0.5))
+    reference.graph.node[-1].output[0] = reference.graph.output[0].name = "z"
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], [{"x": feed}], reference)
+    [culprit] = kept.culprits
+    assert "m" in culprit["nodes"]

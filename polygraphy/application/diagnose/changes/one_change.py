@@ -268,7 +268,7 @@ class Change:
         node = self._case.model.nodes[index]
         values = [self._held[name] for name in node.reads if name in self._held]
         return any(
-            np.shape(value) == np.shape(self._held[made]) and np.array_equal(value, self._held[made])
+            np.array_equal(value, self._held[made]) and np.array_equal(value, self._held[made])
             for made in node.makes
             if made in self._held
             for value in values

@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.diagnosis.words import precision
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.precision import widen_array
+from polygraphy.domain.tensors.precision import is_float, widen_array
 
 _MOST_TRIES = 4
 """Most conversions, each with the next nodes in float32: a mask ends at Softmax, after Mul and Add.
@@ -107,6 +107,6 @@ def _has_wide_number(graph: Graph, places: Collection[int], largest: float) -> b
         if weight is None or weight.values is None:
             continue
         values = np.asarray(weight.values)
-        if values.dtype.kind == "f" and bool((np.abs(values[np.isfinite(values)]) > largest).any()):
+        if is_float(values) and bool((np.abs(values[np.isfinite(values)]) > largest).any()):
             return True
     return False
