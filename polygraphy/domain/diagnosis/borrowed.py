@@ -272,6 +272,12 @@ def is_informative(array: Any) -> bool:
     return spread > _SPREAD * ALIKE * size or finite.size < array.size
 
 
+FUNCTIONS = frozenset(
+    {"Exp", "HardSwish", "Neg", "Relu", "SiLU", "Sigmoid", "Softplus", "Sqrt", "Tanh"}
+)
+"""Functions without weights that may be missing."""
+
+
 def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield an operator that may be missing after a tensor, and its result.
     The operator is an activation, or a product, a quotient, a sum or a matrix product with a weight

@@ -211,7 +211,7 @@ class ChangeSearch:
         weights: Sequence[Any] = (),
         *,
         includes_constants: bool = False,
-        may_be_missing: Callable[[Any], bool] = lambda value: True,
+        may_be_missing: Callable[[OtherTensor], bool] = lambda tensor: True,
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -222,7 +222,7 @@ class ChangeSearch:
             behind: for each such input, tensors that only the other model computes from it.
             weights: weights of the other model, which a missing node may read.
             includes_constants: whether the node may also read a tensor in place of a constant.
-            may_be_missing: returns whether a node that computes this value may be missing.
+            may_be_missing: returns whether the node that computes a tensor may be missing.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
@@ -251,7 +251,7 @@ class ChangeSearch:
                 (
                     tensor
                     for tensor in _tensors_of_missing_nodes(operand, value, weights)
-                    if behind is not None and may_be_missing(tensor.value)
+                    if behind is not None and may_be_missing(tensor)
                 ),
                 () if is_held else _broadcast_tensors(pool, node, operand, feed),
             )

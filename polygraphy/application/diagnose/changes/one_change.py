@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.changes.divergence import (
 )
 from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.domain.diagnosis.borrowed import (
+    FUNCTIONS,
     MOVING,
     SameTensors,
     bypass_variants,
@@ -234,7 +235,7 @@ class Change:
                     self._twins,
                     self._tensors_behind,
                     self._second_operands(index),
-                    may_be_missing=self._is_computed if is_moving else lambda value: True,
+                    may_be_missing=self._is_computed if is_moving else lambda tensor: True,
                 ):
                     if not self._stands_idle(index, variant):
                         yield variant
@@ -274,13 +275,17 @@ class Change:
             for value in values
         )
 
-    def _is_computed(self, value: Any) -> bool:
-        """Return whether the reference computes a value in a node that does not only move data.
-        Beside a node that only moves data, a node that no reference has, such as a Neg, can stand
-        for a fault of the nodes behind it, such as Sub instead of Add."""
+    def _is_computed(self, tensor: OtherTensor) -> bool:
+        """Return whether a function without weights, such as Neg, is one that the reference
+        computes. Beside a node that only moves data, another one can stand for a fault of the nodes
+        behind it, such as Sub instead of Add."""
+        if tensor.op not in FUNCTIONS:
+            return True
         makers, others = self._others.operation_producers, self._others.nodes
         return any(
-            name in makers and others[makers[name]].op not in MOVING and is_close(value, array)
+            name in makers
+            and others[makers[name]].op not in MOVING
+            and is_close(tensor.value, array)
             for name, array in self._found.theirs.items()
         )
 
