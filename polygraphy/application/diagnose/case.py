@@ -166,7 +166,8 @@ class Case:
     versions: Mapping[str, Mapping[str, OtherEnvironment]] = field(factory=dict, kw_only=True)
     other_layouts: Mapping[str, Layout] = field(factory=dict, kw_only=True)
     misplaced: MisplacedNode | None = field(
-        default=Factory(lambda case: case.model.misplaced, takes_self=True), kw_only=True
+        default=Factory(lambda case: getattr(case.model, "misplaced", None), takes_self=True),
+        kw_only=True,
     )
     _log: _Log = field(factory=_Log, kw_only=True)
     _memo: _Memo = field(factory=_Memo, kw_only=True)
