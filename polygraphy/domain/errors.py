@@ -147,6 +147,8 @@ class BackendError(PolygraphyException):
 
     is_crash = False
     """Whether the failure ended its process."""
+    is_stopped = False
+    """Whether it was stopped at a time limit."""
 
     def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
         """Create the error with the name of the backend."""

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar, cast
 
-from polygraphy.adapters.processes.warm_process import crash_error
+from polygraphy.adapters.processes.warm_process import crash_error, stop_error
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.lifetime import ParentLink
 
@@ -68,10 +68,7 @@ def call_isolated(
             link.close()
         if status is None:
             _kill(pid)
-            raise BackendError(
-                f"{what} took longer than {timeout:g} s and was stopped.",
-                hint="Raise the time limit, or find where it hangs with -vv.",
-            )
+            raise stop_error(what, timeout)
         return cast("T", _receive_result(exchange, status, what))
 
 
@@ -96,17 +93,15 @@ def _fork() -> int:
 
 
 def _limit_memory(nbytes: int) -> None:
-    """Limit the additional memory of this process (Linux only) to the larger of a number of bytes
-    and four times its current use.
-    """
+    """Limit the additional memory of this process to a number of bytes (Linux only)."""
     with suppress(ImportError, OSError, ValueError, KeyError):
         import resource
 
         status = Path("/proc/self/status").read_text()
         lines = dict(line.split(":", 1) for line in status.splitlines())
-        reserved, used = (int(lines[name].split()[0]) * 1024 for name in ("VmData", "VmRSS"))
+        reserved = int(lines["VmData"].split()[0]) * 1024
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (reserved + max(nbytes, 4 * used), most))
+        resource.setrlimit(resource.RLIMIT_DATA, (reserved + nbytes, most))
 
 
 def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoReturn:

@@ -223,10 +223,7 @@ class WarmProcess:
         left = None if end is None else max(end - time.monotonic(), 0.0)
         if left is not None and not select.select([self._channel], [], [], left)[0]:
             self.close()
-            raise BackendError(
-                f"{self._what} took longer than {timeout:g} s and was stopped.",
-                hint="Raise the time limit, or find where it hangs with -vv.",
-            )
+            raise stop_error(self._what, timeout)
         return receive(self._channel)
 
     def _close_after_crash(self) -> BackendError:
@@ -292,6 +289,16 @@ def crash_error(what: str, number: int) -> BackendError:
     reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
     error = BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
     error.is_crash = True
+    return error
+
+
+def stop_error(what: str, seconds: float | None) -> BackendError:
+    """Return the error that a call was stopped at its time limit."""
+    error = BackendError(
+        f"{what} took longer than {seconds or 0:g} s and was stopped.",
+        hint="Raise the time limit, or find where it hangs with -vv.",
+    )
+    error.is_stopped = True
     return error
 
 

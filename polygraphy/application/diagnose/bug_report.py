@@ -86,7 +86,7 @@ def save_bug_report(
     with case.record_step(titles.CULPRIT_BY_ITSELF) as notes:
         for failure in _failures(case, culprit):
             program = failure_program(failure)
-            if folder is None or _is_shown(failure, folder, program):
+            if folder is None or _is_shown(failure, folder, program, notes):
                 break
         else:
             failure = None
@@ -141,14 +141,17 @@ def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
     return steps.nodes_that_show_fault(failure.nodes, len(case.model.nodes), program_file)
 
 
-def _is_shown(failure: Failure, folder: str, program: str) -> bool:
-    """Return whether the program of a failure shows it; the failure is saved for that."""
+def _is_shown(failure: Failure, folder: str, program: str, notes: list[str]) -> bool:
+    """Return whether the program of a failure shows it; the failure is saved for that.
+    A note says if the program does not end."""
     write_failure(folder, failure)
     if not program:
         return True
     path = str(Path(folder) / PROGRAM_FILE)
     write_text(path, program, executable=True)
     process = resolve(Commands).start(safe_command([sys.executable, path]), timeout=_SECONDS).wait()
+    if process.timed_out:
+        notes.append(steps.program_stopped(_SECONDS))
     return process.code < 0 or (process.code == 1 and "FAILED" in process.output)
 
 

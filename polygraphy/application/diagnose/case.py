@@ -11,7 +11,11 @@ from zlib import crc32
 import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
-from polygraphy.application.diagnose.subprocesses import load_carefully
+from polygraphy.application.diagnose.subprocesses import (
+    TrialLimits,
+    load_carefully,
+    trial_memory,
+)
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
@@ -97,11 +101,13 @@ class _Log:
         attempts: the steps that were taken.
         curves: the errors of tensors that were measured.
         evidence: the evidence: the requested comparisons and those that were made.
+        stopped: the number of changed models that were stopped because they did not end.
     """
 
     attempts: list[Attempt] = field(factory=list)
     curves: list[Curve] = field(factory=list)
     evidence: Evidence = field(factory=Evidence)
+    stopped: int = 0
 
 
 @define(eq=False)
@@ -237,6 +243,26 @@ class Case:
         because new data will be chosen."""
         log = evolve(self._log, evidence=evolve(self.evidence, left_out=()))
         return evolve(self, log=log)
+
+    @property
+    def stopped_trials(self) -> int:
+        """Return the number of changed models that were stopped because they did not end."""
+        return self._log.stopped
+
+    def trial_limits(self, tensors: int) -> TrialLimits:
+        """Return what a changed model may take; those that do not end are counted.
+
+        Args:
+            tensors: the bytes of all tensors of the unchanged model, or of the part that is tried.
+        """
+        weights = sum(weight.nbytes for weight in self.model.graph.all_weights)
+        return TrialLimits(
+            memory=trial_memory(tensors, weights, self.budget), on_stop=self._count_stopped_trial
+        )
+
+    def _count_stopped_trial(self) -> None:
+        """Count a changed model that was stopped because it did not end."""
+        self._log.stopped += 1
 
     @property
     def memory_limit(self) -> int:

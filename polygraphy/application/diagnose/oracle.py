@@ -11,8 +11,11 @@ from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.subprocesses import TIMES
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.words import reasons, titles
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
@@ -137,9 +140,14 @@ def _largest_deviation(differences: Differing) -> float:
 
 
 def limit_to_evidence(answer: Found, request: Request) -> Found:
-    """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
+    """Return the result, or "inconclusive" if it finds no fault but not everything was compared, or
+    if a tried change did not end: it could be the right one."""
     case = answer.case
     name = case.parties[0].name if len(case.parties) == 1 else ""
     wrong_shapes = [step.result for step in case.attempts if step.title == titles.DECLARED_SHAPE]
     result = case.evidence.qualify_result(answer.result, name, request.unexplained, wrong_shapes)
+    if case.stopped_trials and result.verdict != AGREE:
+        stopped = reasons.trials_stopped(case.stopped_trials, TIMES)
+        reason = join_statements(result.reason, stopped)
+        result = evolve(result, verdict=INCONCLUSIVE, reason=reason)
     return evolve(answer, result=result)

@@ -15,11 +15,14 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
+from attrs import frozen
+
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
+from polygraphy.ports.machine import cores
 from polygraphy.ports.running import (
     KeptObject,
     WarmProcess,
@@ -33,12 +36,47 @@ T = TypeVar("T")
 _AT_ONCE = 16
 """Guesses per process, because starting one takes milliseconds; guesses beside a crash are
 repeated."""
-_MEMORY = 2 << 30
-"""Bytes that guesses may allocate: a changed number can make a tensor that fills the machine.
-Chosen, not measured."""
-_LONGEST, _TIMES = 60.0, 20
-"""Seconds, and multiples of the time of the unchanged model, after which a guess is stopped: on a
-busy machine, both take longer."""
+_LEAST_MEMORY, _CORE_MEMORY = 256 << 20, 10 << 20
+"""Bytes that a process may allocate besides tensors and weights, and for each thread of a backend.
+"""
+_WEIGHT_COPIES, _GROWTH = 8, 8
+"""Bytes that guesses may allocate, as multiples of those of the weights (the changed model, its
+bytes, and what the backend makes of them) and of all tensors: a changed number can make a tensor
+that fills the machine. Chosen, not measured."""
+_LEAST_SECONDS, TIMES = 60.0, 20
+"""A guess is stopped after these seconds only if it also takes this multiple of the time of the
+unchanged model, measured at that moment: on a busy machine, both take longer."""
+
+
+@frozen
+class TrialLimits:
+    """What a guess may take.
+
+    Attributes:
+        usual: a run that is known to end, and takes about as long as the test of a guess; None if
+            there is none.
+        memory: the most bytes that a guess may allocate.
+        on_stop: is called for each guess that is stopped because it does not end.
+    """
+
+    usual: Callable[[], object] | None = None
+    memory: int | None = None
+    on_stop: Callable[[], object] = lambda: None
+
+
+_ANY = TrialLimits()
+
+
+def trial_memory(tensors: int, weights: int, budget: int | None) -> int:
+    """Return the bytes that a changed model may allocate.
+
+    Args:
+        tensors: the bytes of all tensors of the unchanged model.
+        weights: the bytes of its weights.
+        budget: the limit in bytes for all tensors, if it is set.
+    """
+    room = _GROWTH * tensors if budget is None else min(_GROWTH * tensors, budget)
+    return _LEAST_MEMORY + cores() * _CORE_MEMORY + _WEIGHT_COPIES * weights + room
 
 
 class CarefulParty:
@@ -361,7 +399,7 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
 def try_in_subprocess(
     function: Callable[[], T],
     party: str | SuspectedParty,
-    usual: Callable[[], object] | None = None,
+    limits: TrialLimits = _ANY,
     runs: int = 1,
 ) -> T | None:
     """Return the result of a function, called in a subprocess, or None.
@@ -370,12 +408,13 @@ def try_in_subprocess(
     Args:
         function: the function to call.
         party: the party that the function calls, or its name.
-        usual: a run that is known to end.
+        limits: what it may take.
         runs: the number of runs that the function needs.
     """
     try:
-        return _run_unless_it_hangs(function, party, usual, runs)
-    except BackendError:
+        return _run_unless_it_hangs(function, party, limits, runs, is_repeated=True)
+    except BackendError as error:
+        _report_stop(error, limits)
         return None
 
 
@@ -383,7 +422,7 @@ def filter_in_subprocess(
     guesses: Iterator[T],
     is_right: Callable[[T], bool],
     party: str | SuspectedParty,
-    usual: Callable[[], object] | None = None,
+    limits: TrialLimits = _ANY,
 ) -> Iterator[T]:
     """Yield the correct guesses, tested in a subprocess.
     One that crashes the backend, or hangs, is not correct.
@@ -392,36 +431,37 @@ def filter_in_subprocess(
         guesses: the guesses to test.
         is_right: whether a guess is correct.
         party: the party that the function calls, or its name.
-        usual: a run that is known to end, and takes about as long as the test of a guess.
+        limits: what each guess may take.
     """
     if isinstance(party, WarmParty):
         for guess in guesses:
-            if try_in_subprocess(partial(is_right, guess), party, usual):
+            if try_in_subprocess(partial(is_right, guess), party, limits):
                 yield guess
         return
     while chosen := list(islice(guesses, _AT_ONCE)):
-        yield from _filter_guesses(chosen, is_right, party, usual)
+        yield from _filter_guesses(chosen, is_right, party, limits)
 
 
 def _filter_guesses(
     guesses: Sequence[T],
     is_right: Callable[[T], bool],
     party: str | SuspectedParty,
-    usual: Callable[[], object] | None,
+    limits: TrialLimits,
 ) -> Iterator[T]:
     """Yield the correct guesses, without those that crash their process or hang."""
     remaining_guesses = list(guesses)
     while remaining_guesses:
+        count = len(remaining_guesses)
         try:
             test = partial(_first_right, remaining_guesses, is_right)
-            matching = _run_unless_it_hangs(
-                test, party, usual if len(remaining_guesses) == 1 else None
-            )
-        except BackendError:
-            if len(remaining_guesses) > 1:
-                half = len(remaining_guesses) // 2
-                yield from _filter_guesses(remaining_guesses[:half], is_right, party, usual)
-                yield from _filter_guesses(remaining_guesses[half:], is_right, party, usual)
+            matching = _run_unless_it_hangs(test, party, limits, count, is_repeated=count == 1)
+        except BackendError as error:
+            if count > 1:
+                half = count // 2
+                yield from _filter_guesses(remaining_guesses[:half], is_right, party, limits)
+                yield from _filter_guesses(remaining_guesses[half:], is_right, party, limits)
+            else:
+                _report_stop(error, limits)
             return
         if matching is None:
             return
@@ -429,39 +469,53 @@ def _filter_guesses(
         remaining_guesses = remaining_guesses[matching + 1 :]
 
 
+def _report_stop(error: BackendError, limits: TrialLimits) -> None:
+    """Report a guess if it was stopped because it does not end."""
+    if error.is_stopped:
+        limits.on_stop()
+
+
 def _run_unless_it_hangs(
     function: Callable[[], T],
     who: str | SuspectedParty,
-    usual: Callable[[], object] | None,
-    runs: int = 1,
+    limits: TrialLimits,
+    runs: int,
+    *,
+    is_repeated: bool,
 ) -> T:
     """Return the result of a function that may hang.
-    If it takes too long, a usual run is timed to set the limit, because the machine may be busy.
+
+    If it takes too long, a usual run is timed, and sets the limit: the machine may be busy. If
+    `is_repeated`, the function is called again in any case: the machine may have stood still.
 
     Raises:
         BackendError: it crashed, or hangs.
     """
-    try:
-        return _run_within(_LONGEST, function, who)
-    except BackendError as error:
-        if usual is None or getattr(error, "is_crash", False):
-            raise
-        start = time.perf_counter()
-        run_in_subprocess(usual, who, is_silent=True)
-        limit = (_TIMES + runs) * (time.perf_counter() - start)
-        if limit <= _LONGEST:
-            raise
-    return _run_within(limit, function, who)
+    limit, is_again = _LEAST_SECONDS, not is_repeated
+    while True:
+        try:
+            return _run_within(limit, function, who, limits.memory)
+        except BackendError as error:
+            if limits.usual is None or not error.is_stopped:
+                raise
+            start = time.perf_counter()
+            run_in_subprocess(limits.usual, who, is_silent=True)
+            needed = (TIMES + runs) * (time.perf_counter() - start)
+            if is_again and needed <= limit:
+                raise
+        limit, is_again = max(limit, needed), True
 
 
-def _run_within(timeout: float, function: Callable[[], T], who: str | SuspectedParty) -> T:
+def _run_within(
+    timeout: float, function: Callable[[], T], who: str | SuspectedParty, memory: int | None
+) -> T:
     """Return the result of a function, called in a subprocess within some seconds.
 
     Raises:
         BackendError: it crashed, or took longer.
     """
     if not isinstance(who, WarmParty):
-        return run_in_subprocess(function, who, timeout=timeout, is_silent=True, memory=_MEMORY)
+        return run_in_subprocess(function, who, timeout=timeout, is_silent=True, memory=memory)
     with who.limit_calls(timeout):
         return function()
 

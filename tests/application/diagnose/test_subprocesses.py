@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +17,20 @@ from onnx import numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.processes import forked, warm_process
+from polygraphy.adapters.processes.warm_process import stop_error
 from polygraphy.application.diagnose import subprocesses
+from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.subprocesses import (
+    TrialLimits,
     WarmParty,
     close,
     filter_in_subprocess,
     isolate,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+from polygraphy.ports.diagnosing import DiagnosisReports, LoweringParty, SuspectedParty
+from polygraphy.ports.editing import open_model
 from tests.support.diagnosis.diagnosis_cases import network
 from tests.support.diagnosis.outputs_alone_cases import diagnose_outputs
 from tests.support.diagnosis.tf32_party import Tf32Party
@@ -49,20 +55,26 @@ def test_the_right_ones_are_found_among_some_that_crash(capfd: pytest.CaptureFix
     assert "Assertion" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("usual", "right"), [(0.1, []), (10.0, [2])])
+@pytest.mark.parametrize(
+    ("usual", "slow_tests", "right"),
+    [(0.1, 9, []), (10.0, 9, [2]), (0.1, 3, [2])],
+    ids=["hangs", "slow machine", "machine that stood still"],
+)
 def test_a_guess_hangs_only_if_the_unchanged_model_is_much_faster(
-    usual: float, right: list[int], monkeypatch: pytest.MonkeyPatch
+    usual: float, slow_tests: int, right: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [0.0]
+    clock, tested, stopped = [0.0], [0], []
 
     def is_right(guess: int) -> bool:
-        clock[0] += 100 if guess == 2 else 0
+        if guess == 2:
+            tested[0] += 1
+            clock[0] += 100 if tested[0] <= slow_tests else 0
         return guess == 2
 
     def run(function: Any, *_: Any, timeout: float | None = None, **__: Any) -> Any:
         start, result = clock[0], function()
         if timeout is not None and clock[0] - start > timeout:
-            raise BackendError("It took too long.")
+            raise stop_error("onnxrt", timeout)
         return result
 
     def run_usual() -> None:
@@ -70,8 +82,21 @@ def test_a_guess_hangs_only_if_the_unchanged_model_is_much_faster(
 
     monkeypatch.setattr(subprocesses, "run_in_subprocess", run)
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    guesses = filter_in_subprocess(iter(range(4)), is_right, "onnxrt", run_usual)
-    assert list(guesses) == right
+    limits = TrialLimits(run_usual, on_stop=lambda: stopped.append(2))
+    assert list(filter_in_subprocess(iter(range(4)), is_right, "onnxrt", limits)) == right
+    assert stopped == [number for number in (2,) if number not in right]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+@pytest.mark.parametrize(("budget", "right"), [(None, [1, 1200]), (8 << 20, [1])])
+def test_a_guess_may_allocate_what_the_budget_allows(budget: int | None, right: list[int]) -> None:
+    network_case = Case(open_model(network()), "m.onnx", [], resolve(DiagnosisReports), budget)
+    limits = network_case.trial_limits(200 << 20)
+
+    def is_right(megabytes: int) -> bool:
+        return np.empty(megabytes << 20, np.uint8).size > 0
+
+    assert list(filter_in_subprocess(iter([1, 1200, 9000]), is_right, "onnxrt", limits)) == right
 
 
 def test_guesses_are_made_as_they_are_needed() -> None:

@@ -19,7 +19,11 @@ from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.parts import Submodel, sizes_after_change, tensor_sizes
-from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
+from polygraphy.application.diagnose.subprocesses import (
+    TrialLimits,
+    filter_in_subprocess,
+    try_in_subprocess,
+)
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.checks.requirements import broadcast_shapes
 from polygraphy.domain.diagnosis.borrowed import (
@@ -109,6 +113,7 @@ class ChangeSearch:
         is_reshaped: whether goals have the shapes that the unchanged part computes.
         limit: the limit in bytes of the tensors of a changed part.
         share: the largest distance from the goals, as a share of their RMS.
+        trial_limits: what a trial may take, besides the time of the unchanged part.
     """
 
     graph: Graph
@@ -121,6 +126,7 @@ class ChangeSearch:
     is_reshaped: bool = field(default=False, kw_only=True)
     limit: float = field(default=inf, kw_only=True)
     share: float = field(default=CLOSE, kw_only=True)
+    trial_limits: TrialLimits = field(factory=TrialLimits, kw_only=True)
 
     @property
     def is_right(self) -> bool:
@@ -130,14 +136,12 @@ class ChangeSearch:
     def select_matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
         """Yield the candidates with which the part computes the expected values."""
         candidates = self.budget.take(candidates)
-        return filter_in_subprocess(
-            candidates, self._is_right, self.runners[-1], self._time_unchanged_part
-        )
+        return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._limits)
 
     def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
         """Return the result of a function that runs changed parts up to `runs` times, or None.
         The result is None if the backend crashes or hangs."""
-        return try_in_subprocess(function, self.runners[-1], self._time_unchanged_part, runs)
+        return try_in_subprocess(function, self.runners[-1], self._limits, runs)
 
     def find_usual_variants(self, position: int) -> Iterator[Variant]:
         """Yield the variants of a node by common mistakes with which the part computes the expected
@@ -278,7 +282,7 @@ class ChangeSearch:
                 return False
 
             tried = filter_in_subprocess(
-                self.budget.take(alike), is_right, self.runners[-1], self._time_unchanged_part
+                self.budget.take(alike), is_right, self.runners[-1], self._limits
             )
             for candidate in tried:
                 reads = tuple(
@@ -319,9 +323,10 @@ class ChangeSearch:
             waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
         return upstream
 
-    def _time_unchanged_part(self) -> bool:
-        """Return whether the unchanged part is correct; its run shows how long a change takes."""
-        return self._is_right(None)
+    @property
+    def _limits(self) -> TrialLimits:
+        """Return what a trial may take; a run of the unchanged part shows how long one takes."""
+        return evolve(self.trial_limits, usual=partial(self._is_right, None))
 
     def _load(self, part: Submodel, prover: SuspectedParty | None = None) -> Compute:
         """Return a part loaded by a backend that accepts it,

@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.changes.divergence import (
     Divergences,
 )
 from polygraphy.application.diagnose.parts import Submodel, cut_part
+from polygraphy.application.diagnose.subprocesses import TrialLimits
 from polygraphy.domain.diagnosis.borrowed import (
     FUNCTIONS,
     MOVING,
@@ -198,6 +199,13 @@ class Change:
         """Return whether a node computes floating-point numbers."""
         return any(is_float(self._held.get(name)) for name in self._case.model.nodes[index].makes)
 
+    @property
+    def _trial_limits(self) -> TrialLimits:
+        """Return what a changed part may take."""
+        return self._case.trial_limits(
+            sum(getattr(value, "nbytes", 0) for value in self._held.values())
+        )
+
     @cached_property
     def _search_all_nodes(self) -> ChangeSearch | None:
         """Return the search among all nodes; None if they read an unknown tensor."""
@@ -211,7 +219,7 @@ class Change:
             return None
         return ChangeSearch(
             self._side, part, self._goals, (self._party,), self.budget,
-            is_reshaped=True, limit=self._found.limit,
+            is_reshaped=True, limit=self._found.limit, trial_limits=self._trial_limits,
         )  # fmt: skip
 
     def _find_numbers(self, index: int) -> Iterator[Variant]:
@@ -384,7 +392,7 @@ class Change:
         part = Submodel(self._case.model.proto, self._feed)
         search = ChangeSearch(
             self._side, part, goals, (self._party,), self.budget,
-            explains=matches, limit=self._found.limit,
+            explains=matches, limit=self._found.limit, trial_limits=self._trial_limits,
         )  # fmt: skip
         indices = sorted(self.unverified_nodes & self._side.operations.keys())
         indices = indices if len(indices) <= _FEW_NODES else []

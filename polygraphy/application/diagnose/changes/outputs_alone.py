@@ -338,6 +338,7 @@ class _Guesses:
         return ChangeSearch(
             self._side, part, self._saved, (self._trial_party,), self._budget(),
             explains=self._explains_saved, prover=self._party,
+            trial_limits=self._case.trial_limits(tensor_bytes(self._case.model, self._feed)),
         )  # fmt: skip
 
     def _budget(self) -> RunBudget:

@@ -8,7 +8,7 @@ exporter, or of an optimizer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -98,6 +98,7 @@ class _ExchangeSearch:
         total = sum(getattr(value, "nbytes", 0) for value in values.values())
         weights = sum(weight.nbytes for weight in self._graph.all_weights)
         self._budget = RunBudget.for_loads(total, weights, *_RUNS)
+        self._limits = evolve(case.trial_limits(total), usual=partial(self._is_right, ()))
 
     def find(self, names: Collection[str], hops: int) -> Differences | None:
         """Return the exchange near some nodes with which all outputs match; None if none does."""
@@ -106,7 +107,7 @@ class _ExchangeSearch:
             self._budget.take(self._candidates(distances)),
             lambda candidate: self._is_right(candidate[1]),
             self._pair.party,
-            lambda: self._is_right(()),
+            self._limits,
         )
         exchange, variants = next(tried, (None, ()))
         if not variants:

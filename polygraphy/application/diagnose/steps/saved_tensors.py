@@ -605,7 +605,7 @@ class _SavedTensors:
         goals = {goal_name: trace.values[goal_name] for goal_name in names}
         budget = RunBudget.for_part(np.asarray(goals[name]).nbytes, len(region))
         return ChangeSearch(side, part, goals, runners, budget, limit=self._case.resident_limit,
-            share=share,
+            share=share, trial_limits=self._case.trial_limits(sum(trace.sizes().values())),
         )  # fmt: skip
 
     def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:

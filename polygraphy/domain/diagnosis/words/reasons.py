@@ -642,6 +642,16 @@ def sometimes_saved(name: str, count: int, data: str) -> str:
 
 
 @statement
+def trials_stopped(count: int, times: int) -> str:
+    """Return the sentence that changed models did not end, and were stopped."""
+    trials = count_text(count, "tried change")
+    return (
+        f"{trials} did not end after more than {times} times the time of the unchanged model, and"
+        f" {'was' if count == 1 else 'were'} stopped."
+    )
+
+
+@statement
 def input_sets_cut(count: int, remedy: str) -> str:
     """Return the clause that memory was enough for the first input sets only."""
     return f"there was memory for only the first {count_text(count, 'input set')}{remedy}"

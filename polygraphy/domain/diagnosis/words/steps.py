@@ -384,6 +384,12 @@ def versions_run(count: int, total: int) -> str:
 
 
 @statement
+def program_stopped(seconds: float) -> str:
+    """Return the sentence that a program that should show a fault did not end."""
+    return f"The program for a part of the model did not end within {seconds:g} s."
+
+
+@statement
 def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
     """Return the sentence with the number of nodes that show the fault."""
     ends = f"; {program} exits with 1" if program else ""

@@ -86,8 +86,9 @@ _CHECKED = 60
 _SHARED, _SHARED_RATIO = 0.05, 4.0
 """One scale for all channels is reported if the worst channel loses more than this share, and this
 multiple of its loss with its own scale. Chosen, not measured."""
-_AGAIN, _LEAST_AGAIN = 60.0, 10.0
-"""Seconds after which the quantizer is stopped, and the least if the user gives the time."""
+_AGAIN, _LEAST_AGAIN = 600.0, 10.0
+"""Seconds after which the quantizer is stopped, and the least if the user gives the time: only one
+that hangs takes that long, also on a busy machine. Chosen, not measured."""
 _FEW = 8
 """Up to this number, nodes are named even if they are more than half of all. Chosen, not measured.
 """
