@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.tensors.precision import has_text
 
 OUTPUT = -1
 """The position of an operand that no node reads: an output of the model."""
@@ -71,8 +72,10 @@ def find_other_selection(
 
 def rms_ratio(value: Any, reference: Any) -> float:
     """Return the RMS of the difference over the RMS of the reference, over finite elements.
-    The result is infinite if shapes differ or only one has infinity or NaN.
+    The result is infinite if shapes differ, only one has infinity or NaN, or strings differ.
     """
+    if has_text(value) or has_text(reference):
+        return 0.0 if np.array_equal(value, reference) else inf
     value, reference = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(reference)
     if value.shape != reference.shape or not np.array_equal(np.isfinite(value), finite):

@@ -94,6 +94,11 @@ def is_float_code(array: Any) -> bool:
     return is_float(array) and epsilon_of(array.dtype) >= _NARROW
 
 
+def has_text(array: Any) -> bool:
+    """Return whether an array contains strings, or other objects that are no numbers."""
+    return isinstance(array, np.ndarray) and array.dtype.kind in "OSU"
+
+
 def is_exact(dtype: str) -> bool:
     """Return whether values of a data type are not rounded: integers, booleans and text."""
     return dtype.lower().startswith(_EXACT)

@@ -77,6 +77,19 @@ CASES = [
      "different order: the slices along axis 1 are 3-5, 0-2, 6-8"),
     ('LSTM<hidden_size=2, direction="bidirectional">(h, w, r)', "5,2,4", 17, LSTM, "",
      gates([0, 2, 3, 1], 2, **LSTM), "weight", "'w', 'r' of LSTM have their gates"),
+    ("com.microsoft.Attention<num_heads=2>(h, w, b)", "1,5,4", 17,
+     {"w": floats(4, 12) * 2, "b": floats(12)},
+     "com.microsoft.Attention<num_heads=2, unidirectional=1>(h, w, b)", {}, "attribute",
+     "'unidirectional' of Attention is 1 instead of 0"),
+    ("com.microsoft.CDist(h, w)", "4,5", 17, {"w": floats(3, 5)},
+     'com.microsoft.CDist<metric="euclidean">(h, w)', {}, "attribute", "'metric'"),
+    ("LSTM<hidden_size=2>(h, w, r, , , i, c)", "5,2,4", 17,
+     {"w": floats(1, 8, 4), "r": floats(1, 8, 2), "i": floats(1, 2, 2), "c": floats(1, 2, 2)},
+     "LSTM<hidden_size=2>(h, w, r, , , c, i)", {}, "structure", "The inputs of LSTM are swapped"),
+    ("DequantizeLinear<axis=1>(w, s, z)", "4,5", 17,
+     {"w": np.arange(30, dtype=np.int8).reshape(5, 6), "z": np.zeros(6, np.int8),
+      "s": np.linspace(0.1, 0.2, 6).astype(F)},
+     "", {"s": np.array([0.1, 0.12, 0.14, 0.16, 0.9, 0.2], F)}, "quantization", "'s'"),
 ]  # fmt: skip
 
 
@@ -102,6 +115,25 @@ def test_the_change_of_a_node_is_found(
     [culprit] = kept.culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
     assert words in " ".join(map(str, culprit["evidence"]))
+
+
+def test_changed_strings_are_found(tmp_path: Path) -> None:
+    """The tables of LabelEncoder have strings, and their tensors too."""
+
+    def model_with(words: str, order: str) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 20, "ai.onnx.ml": 3]>
+            m (int64[4] x) => (string[4] y)
+            {{ a = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1], values_strings=[{words}]>(x)
+               b = Identity(a) y = StringConcat({order}) }}""")
+
+    marked = model_with('"cat", "dog"', "a, b")
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("a", "b"))
+    feed = {"x": integers(0, 1, 1, 0)}
+    saved = OnnxrtParty().load(marked)(feed)
+    model = model_with('"dog", "cat"', "a, b")
+    [culprit] = diagnose_beside_saved(model, feed, saved, tmp_path).culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("a", "attribute")
+    assert "(0, 1) instead of (1, 0)" in " ".join(map(str, culprit["evidence"]))
 
 
 def diagnose_beside_saved(

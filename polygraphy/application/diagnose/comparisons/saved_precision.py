@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,12 @@ which makes all products smaller, so the limit is far below that.
 _PROPORTIONAL = 0.01
 """An error is a multiple of a tensor if it differs from it by at most this share. Chosen, not
 measured."""
+_UNCHANGED = 0.25
+"""Quantization leaves at most this share of the elements of a tensor unchanged. Chosen, not
+measured."""
+_COARSEST = 0.5
+"""Quantization causes at most this error of a product, as a share of its RMS: about 0.35 with
+weights of two bits."""
 _CORRECT = 0.5
 """Rounding leaves at most this share of the elements that it may change. Chosen, not measured."""
 _TIMES = 3.0
@@ -239,15 +245,16 @@ def bias_rounding(graph: Graph, name: str) -> float:
 
 
 def quantized_regions(
-    case: Case, comparison: SavedComparison, wrong: Collection[str]
+    case: Case, comparison: SavedComparison, computed: Mapping[str, Any]
 ) -> dict[str, list[int]]:
     """Return the nodes that compute each saved tensor from other saved ones by quantization,
-    if the saved results are of a model without it; empty if they may be of this one.
+    if the saved results are of a model without it; empty if they may be of this one. Tensors whose
+    error quantization cannot cause are left out.
 
     Args:
         case: the model.
         comparison: the saved results.
-        wrong: the tensors that nodes do not reproduce from saved ones.
+        computed: by tensor that nodes do not reproduce from saved ones, what they compute.
     """
     model, saved = case.model, comparison.tensors()
     coarse = {index for index, node in enumerate(model.nodes) if is_coarse(node.operator)}
@@ -258,8 +265,34 @@ def quantized_regions(
     makers = model.graph.producers
     regions = {name: region_before(model.graph, name, known) for name in saved if name in makers}
     quantized = {name: region for name, region in regions.items() if not coarse.isdisjoint(region)}
+    changed = {
+        name
+        for name in quantized.keys() & computed.keys()
+        if not _may_be_quantized(computed[name], saved[name])
+    }
+    quantized = {name: region for name, region in quantized.items() if name not in changed}
     # If a node of this model is at fault, most others reproduce their tensors.
-    return quantized if len(quantized.keys() & {*wrong}) * 2 > len(quantized) else {}
+    return quantized if len(quantized.keys() & computed.keys()) * 2 > len(quantized) else {}
+
+
+def _may_be_quantized(computed: Any, saved: Any) -> bool:
+    """Return whether quantization may cause the error of a tensor: it changes almost all elements,
+    each in its own way, and none as much as a tensor of other numbers would."""
+    if rms_ratio(computed, saved) > _COARSEST:
+        return False
+    goal = np.asarray(saved, np.float64)
+    error = np.asarray(computed, np.float64) - goal
+    if goal.size <= _FEW or not np.isfinite(error).all():
+        return True
+    # Elements that a Relu or Clip bounds are equal in both models.
+    is_inner = (goal != goal.min()) & (goal != goal.max())
+    is_equal = np.abs(error[is_inner]) <= _VISIBLE * root_mean_square(goal)
+    if np.count_nonzero(is_equal) > _UNCHANGED * is_equal.size:
+        return False
+    factor = float(np.vdot(error, goal) / np.vdot(goal, goal))
+    bias = error.mean(axis=tuple(range(goal.ndim - 1)))
+    rest = min(root_mean_square(error - part) for part in (factor * goal, bias))
+    return rest > _PROPORTIONAL * root_mean_square(error)
 
 
 def _holds_codes(value: Any) -> bool:

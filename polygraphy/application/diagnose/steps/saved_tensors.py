@@ -175,7 +175,9 @@ class _SavedTensors:
         self._wrong = {*(differing or ())}
         if differing is None:
             return Unexplained(reasons.NO_NODES)
-        quantized = quantized_regions(case, comparison, differing)
+        quantized = quantized_regions(
+            case, comparison, {name: value for name, (_, value) in differing.items()}
+        )
         if quantized and differing.keys() <= quantized.keys():
             pair = comparison.values, comparison.matched.sets
             accepted = accepted_dtype(case, comparison.feeds, [pair])

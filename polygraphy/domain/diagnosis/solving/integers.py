@@ -96,7 +96,10 @@ def _nearby_lists(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     single = [
         (*values[:at], value, *values[at + 1 :])
         for at, number in enumerate(values)
-        for value in (number + 1, number - 1, *_USUAL, number + 2, number - 2, -number, 2 * number)
+        for value in (
+            *((1 - number,) if number in (0, 1) else ()),  # It may be a switch.
+            *(number + 1, number - 1, *_USUAL, number + 2, number - 2, -number, 2 * number),
+        )
     ]
     for other_indices in [values[::-1], *turned, *moved, *single]:
         if other_indices not in visited and all(

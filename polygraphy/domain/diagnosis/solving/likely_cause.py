@@ -11,6 +11,7 @@ from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import ALIKE
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
+from polygraphy.domain.tensors.precision import has_text
 
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
 
@@ -41,6 +42,8 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     if np.shape(output) != np.shape(expected):
         change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))
         return unknown, change
+    if has_text(output) or has_text(expected):
+        return unknown, changes.unknown_change(node.op)
     with np.errstate(invalid="ignore"):  # Infinity minus infinity is NaN.
         apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
