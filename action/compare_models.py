@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger.sinks import escape_controls
 from polygraphy.python_command import safe_command
 
+_GIT = shutil.which("git") or "git"
+"""Found before the step enters the checkout, because Windows starts a `git.exe` in the current
+folder first."""
 _POINTER = b"version https://git-lfs"
 _PASSED = ("passed", "new", "removed", "unchanged")
 
@@ -42,7 +46,7 @@ def run_git(*words: str, folder: Path | None = None) -> str:
     """
     try:
         done = subprocess.run(
-            ["git", *words],
+            [_GIT, *words],
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
@@ -59,8 +63,33 @@ def run_git(*words: str, folder: Path | None = None) -> str:
 
 def models_in(folder: Path, patterns: list[str]) -> list[str]:
     """Return the models in a folder that git tracks, sorted by name."""
+    if not folder.is_dir():
+        return []
     listed = run_git("ls-files", "-z", "--", *patterns, folder=folder)
     return sorted(name for name in listed.split("\0") if name)
+
+
+def renamed_files(commit: str) -> dict[str, str]:
+    """Return the names of renamed files in a commit, by their current names."""
+    options = ("--cached", "--name-status", "-z", "-M", "--diff-filter=R", "--relative")
+    fields = run_git("diff", *options, commit, "--").split("\0")
+    return dict(zip(fields[2::3], fields[1::3]))
+
+
+def changed_data(commit: str, name: str) -> list[str]:
+    """Return the other files that changed since a commit and may contain weights of a model: Git
+    LFS pointer files, and files that are not text, in the folder of the model or below.
+    """
+    folder = f":(literal){Path(name).parent.as_posix()}"
+    options = ("--cached", "--numstat", "-z", "--no-renames", "--relative")
+    rows = run_git("diff", *options, commit, "--", folder).split("\0")
+    fields = [row.split("\t", 2) for row in rows if row]
+    return [
+        changed
+        for added, _, changed in fields
+        if changed != name
+        and (added == "-" or not Path(changed).is_file() or is_pointer(Path(changed)))
+    ]
 
 
 def is_fetched(commit: str) -> bool:
@@ -74,7 +103,8 @@ def is_fetched(commit: str) -> bool:
 
 @contextmanager
 def check_out_base(commit: str) -> Iterator[Path | None]:
-    """Yield a folder with the base commit checked out; None if there is none or it is not fetched.
+    """Yield the folder that corresponds to the current one in a checkout of the base commit; None
+    if there is no base or it is not fetched.
 
     Raises:
         StepError: git cannot check the base out.
@@ -86,7 +116,7 @@ def check_out_base(commit: str) -> Iterator[Path | None]:
         base = Path(folder) / "base"
         run_git("worktree", "add", "--detach", str(base), commit)
         try:
-            yield base
+            yield base / run_git("rev-parse", "--show-prefix").removesuffix("\n")
         finally:
             run_git("worktree", "remove", "--force", str(base))
 
@@ -100,15 +130,20 @@ def is_pointer(path: Path) -> bool:
 class ModelComparison:
     """The comparison of each model with its version in the base, and between backends."""
 
-    def __init__(self, base: Path | None, report: Path, listed: set[str]) -> None:
+    def __init__(
+        self, base: Path | None, report: Path, listed: set[str], renamed: dict[str, str]
+    ) -> None:
         """Create the comparison of the models in a base folder, with a folder for reports.
 
         Args:
             base: the folder of the base; None without one.
             report: the folder for reports.
             listed: the names of the models in the current commit.
+            renamed: the old names of renamed files, by their current names.
         """
         self._base, self._report, self._listed = base, report, listed
+        self._commit = "".join(words_of_input("BASE"))
+        self._renamed = renamed
         self._stems: set[str] = set()
         self._backends = words_of_input("BACKENDS", "--onnxrt")
         self._data = words_of_input("DATA", "--seed 1")
@@ -116,9 +151,13 @@ class ModelComparison:
 
     def compare(self, name: str) -> tuple[str, str]:
         """Return the result for a model, as a word and a sentence."""
-        now, before = Path(name), None if self._base is None else self._base / name
         if name not in self._listed:
-            return "removed", "The model exists only in the base."
+            names = [new for new, old in self._renamed.items() if old == name]
+            return "removed", "".join(
+                [f"Renamed to {new}." for new in names] or "The model exists only in the base."
+            )
+        earlier = self._renamed.get(name, name)
+        now, before = Path(name), None if self._base is None else self._base / earlier
         if not now.is_file():
             return "error", "The file is in the git index, but not in the checkout."
         # `lexists`, because the file may be a broken link.
@@ -126,10 +165,10 @@ class ModelComparison:
         files = [path for path in (now, before) if path is not None and path.is_file()]
         pointers = [path for path in files if is_pointer(path)]
         if pointers:
-            return self._pointer_result(pointers)
+            return self._pointer_result(name, pointers)
         if before is None:
             note = "The base commit is missing: check out with fetch-depth: 0."
-            if words_of_input("BASE") and not self._compares_backends():
+            if self._commit:
                 return "error", note
             verdict, summary = self._run(name, [])
             return verdict, f"{note} {summary}"
@@ -142,11 +181,17 @@ class ModelComparison:
             words = [str(before), *first, *self._data, "--save-outputs", saved, "-qq"]
             if self._run_polygraphy(words):
                 return "error", "The model in the base commit does not run."
-            return self._run(name, ["--load-outputs", saved])
+            verdict, summary = self._run(name, ["--load-outputs", saved])
+            return verdict, summary if earlier == name else f"Renamed from {earlier}. {summary}"
 
-    def _pointer_result(self, pointers: list[Path]) -> tuple[str, str]:
+    def _pointer_result(self, name: str, pointers: list[Path]) -> tuple[str, str]:
         """Return the result for a Git LFS pointer file, as a word and a sentence."""
         if len({path.read_bytes() for path in pointers}) < len(pointers):
+            if data := changed_data(self._commit, name):
+                return "not fetched", (
+                    f"{data[0]} may contain weights of the model, and changed: check out with"
+                    " lfs: true."
+                )
             return "unchanged", "The Git LFS pointer file is the same as in the base."
         return "not fetched", "The file is a Git LFS pointer: check out with lfs: true."
 
@@ -242,12 +287,15 @@ def compare_models() -> list[tuple[str, str, str]]:
     report = Path((words_of_input("REPORT") or ["polygraphy-report"])[0])
     report.mkdir(parents=True, exist_ok=True)
     patterns = words_of_input("MODELS", "*.onnx")
-    with check_out_base("".join(words_of_input("BASE"))) as base:
+    commit = "".join(words_of_input("BASE"))
+    with check_out_base(commit) as base:
+        folders = [Path(), base] if base else [Path()]
+        for pattern in patterns:
+            if not any(models_in(folder, [pattern]) for folder in folders):
+                raise StepError(f"no model in git matches {pattern}. Check the input models.")
         listed = set(models_in(Path(), patterns))
-        names = {*listed, *(models_in(base, patterns) if base else ())}
-        if not names:
-            raise StepError(f"no model matches {' '.join(patterns)}. Check the input models.")
-        comparison = ModelComparison(base, report, listed)
+        names = {name for folder in folders for name in models_in(folder, patterns)}
+        comparison = ModelComparison(base, report, listed, renamed_files(commit) if base else {})
         rows = []
         for name in sorted(names):
             verdict, summary = comparison.compare(name)

@@ -53,7 +53,7 @@ def repository(tmp_path: Path) -> Path:
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "base")
     shutil.copy(DIGITS / "digits_changed.onnx", folder / "models" / "changed.onnx")
-    shutil.copy(DIGITS / "digits.onnx", folder / "models" / "new.onnx")
+    shutil.copy(ROOT / "examples" / "exporting" / "net.onnx", folder / "models" / "new.onnx")
     (folder / "models" / "large.onnx").write_text(POINTER)
     (folder / "models" / "gone.onnx").unlink()
     git(folder, "add", "-A")
@@ -149,7 +149,8 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(
 def test_patterns_that_match_no_model_are_an_error(step: Step, repository: Path) -> None:
     code, rows, said = step(repository, MODELS="model/*.onnx")
     assert (code, rows) == (3, {})
-    assert "::error title=Polygraphy::no model matches model/*.onnx. Check the" in said
+    assert "::error title=Polygraphy::no model in git matches model/*.onnx. Check the" in said
+    assert step(repository, MODELS="models/*.onnx model/*.onnx")[0] == 3
 
 
 def test_without_a_base_each_model_is_run(step: Step, repository: Path) -> None:
@@ -242,7 +243,8 @@ def test_a_step_in_which_git_fails_does_not_pass(step: Step, repository: Path) -
     code, _, said = step(outside)
     assert code == 3
     assert "Nothing was compared: git cat-file failed: fatal: not a git repository" in said
-    code, rows, _ = step(repository, MODELS="models/same.onnx", BASE="0" * 40)
+    models, backends = "models/same.onnx", "--onnxrt --onnx"
+    code, rows, _ = step(repository, MODELS=models, BACKENDS=backends, BASE="0" * 40)
     assert (code, rows["models/same.onnx"][0]) == (1, "error")
     shutil.rmtree(repository / "models")
     code, rows, _ = step(repository, MODELS="models/same.onnx")
@@ -275,9 +277,9 @@ def test_the_base_runs_with_the_first_backend_and_its_options(
     monkeypatch.chdir(tmp_path)
     for name in ("m.onnx", "base/m.onnx"):
         Path(name).touch()
-    script["ModelComparison"](tmp_path / "base", tmp_path, {"m.onnx"}).compare("m.onnx")
+    script["ModelComparison"](tmp_path / "base", tmp_path, {"m.onnx"}, {}).compare("m.onnx")
     assert ran[0][1 : len(first) + 1] == first
-    assert script["ModelComparison"](None, tmp_path, set())._compares_backends() == compares
+    assert script["ModelComparison"](None, tmp_path, set(), {})._compares_backends() == compares
 
 
 def test_a_changed_model_that_was_not_fetched_does_not_pass(step: Step, repository: Path) -> None:
@@ -298,6 +300,38 @@ def test_a_changed_model_that_was_not_fetched_does_not_pass(step: Step, reposito
     code, rows, _ = step(repository, MODELS=names, BASE=base)
     assert code == 0
     assert {row[0] for row in rows.values()} == {"unchanged"}
+
+
+def test_a_pointer_does_not_stand_for_weights_in_other_files(step: Step, repository: Path) -> None:
+    models, base = repository / "models", git(repository, "rev-parse", "HEAD")
+    inputs = {"MODELS": "models/large.onnx", "BASE": base}
+    (models / "notes.md").write_text("Text contains no weights.")
+    git(repository, "add", "-A")
+    assert step(repository, **inputs)[0] == 0
+    for content in (POINTER.encode(), bytes(64)):
+        (repository.parent / "summary.md").unlink()
+        (models / "large.onnx.data").write_bytes(content)
+        git(repository, "add", "-A")
+        code, rows, _ = step(repository, **inputs)
+        assert (code, rows["models/large.onnx"][0]) == (1, "not fetched")
+
+
+def test_a_renamed_model_is_compared_with_the_old_file(step: Step, repository: Path) -> None:
+    base, new = git(repository, "rev-parse", "HEAD"), repository / "moved" / "new.onnx"
+    new.parent.mkdir()
+    git(repository, "mv", "models/same.onnx", "moved/new.onnx")
+    shutil.copy(DIGITS / "digits_changed.onnx", new)
+    git(repository, "add", "-A")
+    code, rows, _ = step(repository, MODELS="moved/*.onnx models/same.onnx", BASE=base)
+    assert (code, rows["models/same.onnx"][0]) == (1, "removed")
+    assert rows["moved/new.onnx"][0] == "failed"
+    assert rows["moved/new.onnx"][1].startswith("Renamed from models/same.onnx. 2 of 2 outputs")
+
+
+def test_a_workspace_below_the_root_of_the_repository(step: Step, repository: Path) -> None:
+    base = git(repository, "rev-parse", "HEAD~1")
+    code, rows, _ = step(repository / "models", MODELS="changed.onnx", BASE=base)
+    assert (code, rows["changed.onnx"][0]) == (1, "failed")
 
 
 def test_a_link_that_leads_nowhere_in_the_base_is_no_new_model(
