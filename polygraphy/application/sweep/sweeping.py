@@ -185,7 +185,7 @@ def _labels(planned: PlannedSweep) -> list[str]:
     names: list[str] = []
     for planned_cell in planned.cells:
         cell = planned_cell.cell
-        names += [f"{cell.model} {label}" for label in cell.axes.labels]
+        names += [f"{cell.model} {label}" for label in cell.labels]
         names += planned_cell.equal_names
     return names
 
@@ -537,7 +537,7 @@ class _Sweep:
             shape=axes.shape,
             seed=axes.seed,
             environment=axes.environment,
-            labels=axes.labels,
+            labels=cell.cell.labels,
             equal_names=cell.equal_names,
         )
         records = self._records.get(cell.key)

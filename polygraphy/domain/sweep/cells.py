@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain, combinations, product
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.report.document import SCHEMA
@@ -85,6 +86,8 @@ class Cell:
         party: those of `flags` that say how the model is run, which a diagnosis takes, too.
         environment: the row of its environment; None for the interpreter that runs the sweep.
         asked: the array that it is compared with.
+        labels: its label, then its labels in plans with fewer axes, unless another cell of the
+            model has them too.
     """
 
     model: str
@@ -95,6 +98,7 @@ class Cell:
     environment: EnvironmentRow | None
     asked: ReferenceRequest
     axes: Axes
+    labels: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -108,8 +112,26 @@ def cells_of(plan: Plan, models: Sequence[str]) -> list[Cell]:
     Args:
         plan: the plan.
         models: the paths of its models.
+
+    Raises:
+        UsageError: two cells have the same name.
     """
-    return [cell for model in models for cell in _cells_of_model(plan, model)]
+    cells = [cell for model in models for cell in _label_cells([*_cells_of_model(plan, model)])]
+    for name, count in Counter(cell.name for cell in cells).items():
+        if count > 1:
+            raise UsageError(
+                f"{count} cells have the name {name!r}.", hint="Rename a row of the plan."
+            )
+    return cells
+
+
+def _label_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
+    """Yield the cells of a model with those of their labels that mean no other cell."""
+    names = {cell.label for cell in cells}
+    counts = Counter(label for cell in cells for label in cell.axes.labels)
+    for cell in cells:
+        short = [each for each in cell.axes.labels if each not in names and counts[each] == 1]
+        yield evolve(cell, labels=[cell.label, *short])
 
 
 def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:

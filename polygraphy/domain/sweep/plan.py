@@ -180,6 +180,11 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     names = [runner.name for runner in runners]
     precisions = _choices(data, "precisions", names)
     shapes = _choices(data, "shapes", None)
+    for row in shapes:
+        for words in row.flags.values():
+            if flag := next((word for word in words if word.startswith("-")), ""):
+                why = f"has {flag}, but a shape is INPUT:[SHAPE]"
+                raise _entry_error(f"shapes, row {row.name!r}", why, 'as in s = "image:[1,3]"')
     seeds = data.get("seeds", [1])
     if not isinstance(seeds, (list, tuple)) or not all(_is_count(seed) for seed in seeds):
         raise _entry_error("seeds", "is not a list of integers", "as in seeds = [1, 2]")

@@ -115,6 +115,32 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        (
+            {"runners": {"b": "--x", "b/half": "--y"}, "precisions": {"full": "", "half": "--z"}},
+            "b/half",
+        ),
+        ({"precisions": {"1": "", "2": "--z"}, "shapes": {"2": "x:[1]", "1": "x:[2]"}}, "b/1"),
+    ],
+)
+def test_a_known_failure_or_baseline_with_the_name_of_several_cells_hides_none_of_them(
+    rows: dict[str, Any], name: str
+) -> None:
+    plan = plan_of({"models": ["*"], "reference": "b", "runners": {"b": "--x"}, **rows})
+    cells = [
+        Row(each.name, each.model, each.label, each.label, "failed", labels=each.labels)
+        for each in cells_of(plan, ["m"])
+    ]
+    marked, _ = mark_known_failures(cells, [KnownFailure(f"m {name}", "Reason")], "2026-01-01")
+    same = [each.name for each in cells if each.label == name]
+    assert [row.name for row in marked if row.known] == same
+    before = {f"m {name}": {"state": "failed", "key": "old", "model": "m"}}
+    compared = compare_with_baseline(cells, before)
+    assert [row.name for row in compared if NEWLY_FAILING not in row.changes] == same
+
+
+@pytest.mark.parametrize(
     ("states", "code"),
     [
         (["passed", "passed"], 0),
@@ -252,7 +278,7 @@ def test_nothing_old_is_new_when_an_axis_grows(keys_changed: bool) -> None:
         cells = cells_of(plan_of(plan), [f"m{number}.onnx" for number in range(50)])
         return [
             Row(cell.name, cell.model, cell.label, salt + cell.name, "failed",
-                labels=cell.axes.labels) for cell in cells
+                labels=cell.labels) for cell in cells
         ]  # fmt: skip
 
     plan: dict[str, Any] = _SMALL

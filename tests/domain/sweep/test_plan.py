@@ -39,6 +39,7 @@ LEAST: dict[str, Any] = {
         ({"precisions": {"p": {"trt": "--fp16"}}}, "the key 'trt' does not exist"),
         ({"precisions": {"a": "--fp16", "b": "--fp16"}}, "identical rows 'a' and 'b'"),
         ({"shapes": {"s": {}}}, "shapes, row 's': it has no value"),
+        ({"shapes": {"s": "x:[1] --seed 9"}}, "shapes, row 's': it has --seed, but a shape is"),
         ({"seeds": []}, "seeds: it has no value"),
         ({"seeds": [1, 1]}, "seeds: it has 1 twice"),
         ({"seeds": [True]}, "seeds: it is not a list of integers"),
@@ -111,6 +112,12 @@ def test_every_combination_is_a_cell() -> None:
     assert {cell.asked for cell in cells if cell.model == "m1"} == {
         cell.asked for cell in cells if cell.model == "m1" and cell.runner.name == "a"
     }
+
+
+def test_two_cells_never_have_the_same_name() -> None:
+    plan = plan_of({**LEAST, "runners": {"x": "--a", "b x": "--b"}})
+    with pytest.raises(UsageError, match="2 cells have the name 'm b x'"):
+        cells_of(plan, ["m", "m b"])
 
 
 def test_a_reference_may_be_another_model() -> None:

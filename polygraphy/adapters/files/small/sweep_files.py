@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from polygraphy.adapters.files.small.script_files import files_of_script
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.errors import DamagedFileError, FileError, ModelError
 from polygraphy.ports.models import weight_files
 
 _BLOCK = 1 << 20
-_LONGEST_NAME = 256
-"""Longer strings of a script are texts, not names of files."""
 _MARK = "sweep.json"
 _FIRST = ("package", "environments")
 """Entries of a sweep's folder that are created before its mark."""
@@ -49,57 +47,28 @@ def files_named_by(folder: str, word: str) -> list[str]:
         with suppress(OSError, ValueError):  # The text cannot be a path.
             path = root / part
             if path.is_dir() and path.resolve() not in (root.resolve(), *root.resolve().parents):
-                files.update(file for file in path.rglob("*") if file.is_file())
+                files.update(_files_below(path))
             elif path.is_file():
                 files.add(path)
-                files.update(_local_imports(path, root))
+                files.update(files_of_script(path, root))
     return sorted(os.path.relpath(path, root) for path in files)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, its folders, and those that links in it lead to."""
+    entered: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if os.path.realpath(place) in entered:
+            folders.clear()  # A link that leads back.
+            continue
+        entered.add(os.path.realpath(place))
+        yield from (path for name in names if (path := Path(place, name)).is_file())
 
 
 def _ends_of(text: str) -> Iterator[int]:
     """Yield the positions at which a path in an option may end."""
     yield len(text)
     yield from (at for at, letter in enumerate(text) if letter in _BEHIND_PATHS)
-
-
-def _local_imports(script: Path, root: Path) -> set[Path]:
-    """Return the modules in the folder of a script that it imports, directly or through others, and
-    the files that a string in them names.
-    """
-    local_imports: set[Path] = set()
-    waiting = [script] if script.suffix == ".py" else []
-    while waiting:
-        try:
-            tree = ast.parse(waiting.pop().read_bytes())
-        except (OSError, SyntaxError, ValueError):
-            continue
-        local_imports.update(_files_in_strings(tree, (script.parent, root)))
-        for name in _modules_of_imports(tree):
-            base = script.parent / name.partition(".")[0]
-            package = base.rglob("*.py") if base.is_dir() else ()
-            for path in (base.with_suffix(".py"), *package):
-                if path.is_file() and path not in local_imports and path != script:
-                    local_imports.add(path)
-                    waiting.append(path)
-    return local_imports
-
-
-def _files_in_strings(tree: ast.AST, folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files in some folders that strings in source code name."""
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    for text in texts:
-        if isinstance(text, str) and 0 < len(text) < _LONGEST_NAME:
-            with suppress(OSError, ValueError):
-                yield from (f / text for f in folders if (f / text).is_file())
-
-
-def _modules_of_imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the names of the modules that source code imports."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
 
 
 def digest_of(path: str) -> str:
