@@ -133,6 +133,8 @@ def sizes_of(
     except UnresolvedError:
         whole_layout = Layout(is_mixed=True)
         labels, leaves = label_parts(whole_layout, reference.shape)
+    if len(leaves) == 1 and leaves[0].has_unknown_parts:
+        is_known, leaves = False, [evolve(leaves[0], is_mixed=True)]
     if len(leaves) == 1:
         single_sizes = _single_sizes(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
         return (

@@ -23,6 +23,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
+from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.parts import Layout, label_parts
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.support.joined import JOINED, Joined, detector, feeds_of, split_detector, suppressed
@@ -277,3 +278,68 @@ def test_an_operand_with_unknown_parts_is_a_part_of_its_own() -> None:
     labels, parts = label_parts(facts_of(model).layouts["y"], (1, 6, 80))
     assert [(part.name, part.is_bounded) for part in parts] == [("wide", False), ("scores", True)]
     assert labels.reshape(-1).tolist() == [0, 0, 1, 1, 1, 1]
+
+
+_KEEPING_PARTS = {
+    "Sum": ("b = Neg(j) y = Sum(j, b, j)", (1, 8), "00001111"),
+    "a broadcast input": ("g = Abs(flag) y = Mul(g, j)", (1, 8), "00001111"),
+    "columns": ("y = Gather<axis=1>(j, o)", (1, 4), "1001"),
+    "blocks": ("r = Reshape(j, s) y = DepthToSpace<blocksize=2>(r)", (1, 2, 2, 2), "00110011"),
+    "a statistic": ("y = ReduceMean<axes=[0], keepdims=0>(j)", (8,), "00001111"),
+    "a sequence": (
+        "q = SequenceConstruct(wide) r = SequenceInsert(q, small) y = ConcatFromSequence<axis=1>(r)",
+        (1, 8),
+        "00001111",
+    ),
+    "a function": ("y = local.Join(wide, small)", (1, 8), "00001111"),
+    "a loop": (
+        """n = Constant<value_int=3>() c = Cast<to=9>(flag) y = Loop(n, c) <body = b (int64 i, bool d)
+        => (bool e, float[1,8] k) { e = Identity(d) k = Concat<axis=1>(wide, small) }>""",
+        (3, 1, 8),
+        "000011110000111100001111",
+    ),
+    "a scan": (
+        """y = Scan(wide, small) <num_scan_inputs = 2, body = b (float[4] p, float[4] q)
+        => (float[8] k) { k = Concat<axis=0>(p, q) }>""",
+        (1, 8),
+        "00001111",
+    ),
+    "a product with two heads": ("y = MatMul(small, heads)", (1, 4), "0011"),
+}
+
+
+@pytest.mark.parametrize("name", _KEEPING_PARTS)
+def test_parts_are_followed_through_operators_that_keep_them(name: str) -> None:
+    nodes, shape, expected = _KEEPING_PARTS[name]
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1,4] x, float[1,4] small, float[1,1] flag) => (float[] y)
+        <int64[4] s = {1,8,1,1}, int64[4] o = {5,0,1,4}, float k = {640}, float[4,4] heads = {
+        640,500,1,2, 550,640,2,1, 640,640,1,1, 640,640,1,1}>
+        { wide = Mul(x, k) j = Concat<axis=1>(wide, small) """
+        + nodes
+        + """ }
+        <domain: "local", opset_import: ["": 17]> Join (p, q) => (c) { c = Concat<axis=1>(p, q) }"""
+    )
+    labels, parts = label_parts(facts_of(model).layouts["y"], shape)
+    assert len(parts) == 2
+    assert "".join(map(str, np.broadcast_to(labels, shape).reshape(-1))) == expected
+
+
+def test_parts_that_a_graph_does_not_show_are_found_by_their_sizes() -> None:
+    """Behind an operator that may move elements, slices are parts as they are of arrays alone."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[6,4] x, float[6,5] small)
+        => (float[6,9] y) <float k = {1e7}> { wide = Mul(x, k) j = Concat<axis=1>(wide, small)
+        y = Einsum<equation = "ij->ij">(j) }"""
+    )
+    model.graph.node[-1].op_type = "Hardmax"
+    layout = facts_of(model).layouts["y"]
+    assert layout.has_unknown_parts
+    assert Layout.from_fields(layout.as_fields()) == layout
+    right = np.random.RandomState(3).randn(6, 9).astype(np.float32)
+    right[:, :4] *= 1e7
+    wrong = right.copy()
+    wrong[:, 4:] += np.float32(0.1)
+    rounding = rounding_between((wrong, right), ("float32", "float32"), name="y", layout=layout)
+    assert deviation(wrong, right, rounding=rounding).is_wrong

@@ -10,6 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.model.part_layouts import (
+    are_same_tensors,
+    layout_by_size,
+    layout_of_runs,
+    without_names,
+)
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import DEEPEST, Layout
 from polygraphy.domain.tensors.shapes import Dim
@@ -51,6 +57,9 @@ class PartsGraph(Protocol):
     def is_constant(self, tensor: str) -> bool:
         """Return whether a tensor is a constant of any size."""
 
+    def sizes_along(self, tensor: str, axis: int) -> Array | None:
+        """Return the RMS of a constant in each slice along an axis; None for other tensors."""
+
     def is_bounded(self, tensor: str) -> bool:
         """Return whether the elements of a tensor always lie between -1 and 1."""
 
@@ -80,6 +89,8 @@ _COMPUTE_ALIKE = _ELEMENTWISE | {
     "RMSNormalization", "Softmax", "STFT",
 }  # fmt: skip
 """Operators none of whose results is a constant that does not follow from the others."""
+_MAY_JOIN = frozenset({"ConcatFromSequence", "Loop", "Scan", "SequenceAt"})
+"""Operators that join tensors, of which a graph may not show where they are."""
 _CUTS = frozenset({"Gather", "Slice", "Split"})
 _LIMITS = frozenset({"Clip", "Max", "Min"})
 
@@ -90,23 +101,39 @@ class _Reader:
     def __init__(self, graph: PartsGraph) -> None:
         """Create a reader of a graph."""
         self._graph = graph
+        self._layouts: dict[str, Layout] = {}
         self._rules: Mapping[str, Callable[[str, Maker, int], Layout | None]] = {
+            "BatchNormalization": self._read_normalization,
             "Clip": self._read_clip,
             "AveragePool": self._read_windows,
+            "Compress": self._read_selection,
             "Concat": self._read_concat,
             "ConcatFromSequence": self._read_sequence,
+            "Conv": self._read_product,
+            "CumSum": self._read_running_sum,
+            "DepthToSpace": self._read_blocks,
             "Expand": self._read_repetition,
             "Flatten": self._read_reshape,
             "Gather": self._read_gather,
             "GatherElements": self._read_selection,
+            "GatherND": self._read_rows,
+            "Gemm": self._read_product,
+            "GlobalAveragePool": self._read_windows,
+            "GlobalMaxPool": self._read_windows,
+            "GridSample": self._read_windows,
             "If": self._read_branches,
+            "Loop": self._read_loop,
+            "MatMul": self._read_product,
             "MaxPool": self._read_windows,
             "Pad": self._read_pad,
             "Reshape": self._read_reshape,
             "Resize": self._read_windows,
+            "ReverseSequence": self._read_selection,
+            "Scan": self._read_scan,
             "ScatterElements": self._read_scatter,
             "ScatterND": self._read_scatter,
             "Slice": self._read_slice,
+            "SpaceToDepth": self._read_blocks,
             "Split": self._read_split,
             "Squeeze": self._read_squeeze,
             "TensorScatter": self._read_scatter,
@@ -120,11 +147,29 @@ class _Reader:
 
     def layout(self, tensor: str, depth: int) -> Layout:
         """Return the parts that a tensor is assembled from."""
-        node = self._graph.maker(tensor) if depth < DEEPEST else None
-        new_layout = None if node is None else self._read_node(tensor, node, depth + 1)
-        if new_layout is None or _is_one(new_layout):
-            return self._plain_layout(tensor, depth)
-        return new_layout
+        if tensor not in self._layouts:
+            node = self._graph.maker(tensor) if depth < DEEPEST else None
+            new_layout = None if node is None else self._read_node(tensor, node, depth + 1)
+            if new_layout is None or _is_one(new_layout):
+                is_hidden = node is not None and new_layout is None
+                new_layout = self._plain_layout(tensor, depth)
+                if node is not None and is_hidden and self._hides_parts(node, depth + 1):
+                    new_layout = evolve(new_layout, has_unknown_parts=True)
+            self._layouts[tensor] = new_layout
+        return self._layouts[tensor]
+
+    def _hides_parts(self, node: Maker, depth: int) -> bool:
+        """Return whether a node without a rule may hand on the parts of a tensor that it reads."""
+        if node.op in _COMPUTE_ALIKE:
+            return False
+        # What selects elements, as indices do, has no parts that an operator hands on.
+        data = node.inputs[: 1 if node.op in self._rules else None]
+        is_plain = all(
+            self.layout(name, depth).is_plain
+            for name in data
+            if name and not self._graph.is_constant(name)
+        )
+        return node.op in _MAY_JOIN or not is_plain
 
     def _read_node(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of a tensor that a node computes; None if no rule applies."""
@@ -133,9 +178,11 @@ class _Reader:
             return rule(tensor, node, depth)
         if node.op in _KEEPS_KIND or node.op in _ELEMENTWISE:
             return self._read_elementwise(tensor, node, 0, depth)
-        if node.op in _WITH_CONSTANT:
+        if node.op.startswith("Reduce"):
+            return self._read_reduction(tensor, node, depth)
+        if node.op in _WITH_CONSTANT or node.op in ("Mean", "Sum"):
             constant = [self._graph.is_constant(name) for name in node.inputs]
-            if len(node.inputs) == 2 and not any(constant):
+            if len(node.inputs) > 1 and not any(constant):
                 return self._read_combination(tensor, node, depth)
             if len(node.inputs) == 2 and sum(constant) == 1:
                 at = constant.index(False)
@@ -149,13 +196,20 @@ class _Reader:
         return None
 
     def _read_combination(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of an elementwise node with two computed inputs.
-        The result is None if it has one part, or the inputs are broadcast."""
-        shapes = [self._graph.shape(name) for name in node.inputs]
-        if None in shapes or shapes[0] != shapes[1] or None in (shapes[0] or ()):
-            return None
+        """Return the layout of the output of an elementwise node with several computed inputs.
+        The result is None if it has one part, or if inputs with parts are broadcast."""
+        shape = self._graph.shape(tensor)
         operands = tuple(self.layout(name, depth) for name in node.inputs)
-        if all(operand.kind == "leaf" for operand in operands):
+        joined = [
+            self._graph.shape(name)
+            for name, operand in zip(node.inputs, operands)
+            if operand.kind != "leaf"
+        ]
+        if not joined or any(each is None or None in each or each != joined[0] for each in joined):
+            return None
+        if any(operand.has_unknown_parts for operand in operands):
+            return None
+        if len(joined) < len(operands) and (shape is None or [*shape] != [*(joined[0] or ())]):
             return None
         return Layout("combine", operands=operands, is_bounded=self._graph.is_bounded(tensor))
 
@@ -191,7 +245,8 @@ class _Reader:
         if elementwise.is_plain:
             return None
         is_same = node.op in _KEEPS_KIND
-        if not is_same and len(node.inputs) > 1 and not self._keeps_shape(node, at):
+        has_operand = len(node.inputs) > 1 and node.op != "BatchNormalization"
+        if not is_same and has_operand and not self._keeps_shape(node, at):
             return None
         step = self._step(node)
         always = self._graph.is_bounded(tensor)
@@ -200,8 +255,8 @@ class _Reader:
             """Return a part after the elementwise operator."""
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
-            pure = leaf.is_pure and node.op in _ELEMENTWISE
-            return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=pure)
+            is_pure = leaf.is_pure and (node.op in _ELEMENTWISE or not has_operand)
+            return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=is_pure)
 
         elementwise = elementwise.with_leaves(change_leaf)
         if node.op in _LIMITS:
@@ -220,25 +275,22 @@ class _Reader:
         if not np.isfinite(sizes).all() or (node.op == "Div" and not sizes.all()):
             return None
         sizes = 1 / sizes if node.op == "Div" else sizes
-        levels = _levels(sizes)
-        if not levels.any():
-            return None
-        is_bounded = self._graph.is_bounded(node.inputs[at])
-        starts = [0, *(at for at in range(1, len(levels)) if levels[at] != levels[at - 1])]
-        lengths = np.diff([*starts, len(levels)])
-        tensor = node.outputs[0]
-        leaves = [
-            Layout(
-                origin=f"{tensor}//{levels[start]}",
-                is_pure=True,
-                is_bounded=is_bounded and max(sizes[levels == levels[start]]) <= 1,
-            )
-            for start in starts
-        ]
         axis = factors.shape.index(factors.size) - factors.ndim
-        return Layout(
-            "join", "", "", tuple(leaves), (axis,), tuple(int(length) for length in lengths)
-        )
+        is_bounded = self._graph.is_bounded(node.inputs[at])
+        return layout_by_size(node.outputs[0], sizes, axis, is_bounded=is_bounded)
+
+    def _read_product(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the parts of a product with a weight whose first channels are of a different
+        magnitude than the next ones, such as boxes and scores of one convolution; else None."""
+        axis_of_weight, axis = _CHANNELS[node.op]
+        if node.op == "Gemm" and node.attributes.get("transB"):
+            axis_of_weight = 0
+        sizes = self._graph.sizes_along(node.inputs[1], axis_of_weight)
+        return None if sizes is None else layout_of_runs(tensor, sizes, axis)
+
+    def _read_normalization(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of BatchNormalization."""
+        return self._read_elementwise(tensor, node, 0, depth)
 
     def _keeps_shape(self, node: Maker, at: int) -> bool:
         """Return whether a constant input leaves the shape unchanged."""
@@ -393,14 +445,85 @@ class _Reader:
             index = int(indices)
             move = self._read_move("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
             return Layout("squeeze", operands=(move,), numbers=(axis,))
+        if indices is not None and rank == 1 and 0 < indices.size <= _MOST_SLICES:
+            slices = [
+                self._read_move("take", node, depth, (axis, first, last + 1 or 1 << 62, 1))
+                for first, last in _runs(indices.tolist())
+            ]
+            lengths = tuple(last + 1 - first for first, last in _runs(indices.tolist()))
+            return Layout("join", operands=tuple(slices), numbers=(axis,), shape=lengths)
         return self._read_move("choose", node, depth, (axis,)) if rank == 1 else None
 
     def _read_selection(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of TopK or a similar operator; None for its indices."""
+        """Return the layout of the output of TopK or a similar operator; None for its indices, or
+        if the axis is unknown."""
         if node.op == "TopK" and tensor != node.outputs[0]:
             return None
-        default = -1 if node.op == "TopK" else 0
-        return self._read_move("choose", node, depth, (int(node.attributes.get("axis", default)),))
+        name = "time_axis" if node.op == "ReverseSequence" else "axis"
+        axis = node.attributes.get(name, _DEFAULT_AXES.get(node.op))
+        return None if axis is None else self._read_move("choose", node, depth, (int(axis),))
+
+    def _read_rows(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of GatherND if it selects slices along the first axis;
+        else None."""
+        shape = self._graph.shape(node.inputs[1])
+        is_row = shape is not None and len(shape) == 2 and shape[1] == 1
+        is_first = is_row and not node.attributes.get("batch_dims")
+        return self._read_move("choose", node, depth, (0,)) if is_first else None
+
+    def _read_running_sum(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of CumSum; None if the axis is unknown."""
+        axes = self._axes(node)
+        return None if axes is None else self._read_move("choose", node, depth, axes)
+
+    def _read_reduction(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of sums, means or other statistics over some axes;
+        None if the axes are unknown, or if the result has one part."""
+        axes, shape = self._axes(node), self._graph.shape(node.inputs[0])
+        if axes is None or shape is None or self.layout(node.inputs[0], depth).is_plain:
+            return None
+        axes = [axis % len(shape) for axis in axes]
+        new_layout = self._choose_along(self.layout(node.inputs[0], depth), axes, shape)
+        if not node.attributes.get("keepdims", 1):
+            new_layout = Layout("squeeze", operands=(new_layout,), numbers=tuple(axes))
+        is_bounded = self._graph.is_bounded(tensor)
+        return new_layout.with_leaves(
+            lambda leaf: evolve(leaf, is_bounded=is_bounded, fills=(), step=0.0)
+        )
+
+    @staticmethod
+    def _choose_along(layout: Layout, axes: Sequence[int], shape: Sequence[Dim]) -> Layout:
+        """Return the layout of a tensor each of whose elements is computed from some elements of
+        another one along axes."""
+        for axis in axes:
+            layout = Layout("choose", operands=(layout,), numbers=(axis,), shape=(*shape,))
+        return layout
+
+    def _read_blocks(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of DepthToSpace or SpaceToDepth;
+        None if the shape is unknown."""
+        shape, block = self._graph.shape(node.inputs[0]), int(node.attributes.get("blocksize", 0))
+        if shape is None or len(shape) != 4 or block < 1:
+            return None
+        count, channels, height, width = shape
+        if not all(isinstance(length, int) for length in (channels, height, width)):
+            return None
+        assert isinstance(channels, int) and isinstance(height, int) and isinstance(width, int)
+        order: tuple[int, ...]
+        if node.op == "SpaceToDepth":
+            split: list[Dim] = [
+                *(count, channels, height // block, block, width // block, block)
+            ]  # fmt: skip
+            order = (0, 3, 5, 1, 2, 4)
+        elif node.attributes.get("mode", "DCR") == "DCR":
+            split = [count, block, block, channels // block**2, height, width]
+            order = (0, 3, 4, 1, 5, 2)
+        else:
+            split = [count, channels // block**2, block, block, height, width]
+            order = (0, 1, 4, 2, 5, 3)
+        divided = self._read_move("reshape", node, depth)
+        turned = Layout("transpose", operands=(divided,), numbers=order)
+        return Layout("reshape", operands=(turned,), shape=tuple(split[axis] for axis in order))
 
     def _read_pad(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Pad with a constant, or None.
@@ -460,33 +583,73 @@ class _Reader:
         shape = self._graph.shape(node.inputs[0])
         if shape is None or len(shape) < 3 or tensor != node.outputs[0]:
             return None
-        new_layout = self.layout(node.inputs[0], depth)
-        for axis in range(2, len(shape)):
-            new_layout = Layout("choose", operands=(new_layout,), numbers=(axis,), shape=(*shape,))
-        return new_layout
+        return self._choose_along(self.layout(node.inputs[0], depth), range(2, len(shape)), shape)
 
     def _read_branches(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of an output of If: that of the first branch whose output has parts.
-        The result is None if there is none."""
+        """Return the layout of an output of If: that of the branches whose output has parts.
+        The result is None if there is none. Parts that differ between branches have no names, or
+        are unknown."""
         at = list(node.outputs).index(tensor)
         layouts = [self.layout(names[at], depth) for names in node.bodies if at < len(names)]
-        return next((layout for layout in layouts if not layout.is_plain), None)
+        layouts = [layout for layout in layouts if not layout.is_plain]
+        if len(layouts) < 2:
+            return next(iter(layouts), None)
+        unnamed = [without_names(layout) for layout in layouts]
+        if any(layout != unnamed[0] for layout in unnamed):
+            return evolve(self._plain_layout(tensor, depth), has_unknown_parts=True)
+        return layouts[0] if are_same_tensors(layouts) else unnamed[0]
+
+    def _read_loop(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of an output of Loop, from that of its body."""
+        at, carried = list(node.outputs).index(tensor), len(node.inputs) - 2
+        names = node.bodies[0] if node.bodies else ()
+        if at + 1 >= len(names):
+            return None
+        new_layout = self.layout(names[at + 1], depth)
+        if new_layout.is_plain or at < carried:
+            return None if new_layout.is_plain else new_layout
+        return Layout("unsqueeze", operands=(new_layout,), numbers=(0,))
+
+    def _read_scan(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of an output of Scan, from that of its body."""
+        at = list(node.outputs).index(tensor)
+        states = len(node.inputs) - int(node.attributes.get("num_scan_inputs", 0))
+        if not node.bodies or at >= len(node.bodies[0]):
+            return None
+        new_layout = self.layout(node.bodies[0][at], depth)
+        if new_layout.is_plain or at < states:
+            return None if new_layout.is_plain else new_layout
+        axes = node.attributes.get("scan_output_axes") or [0] * len(node.outputs)
+        return Layout("unsqueeze", operands=(new_layout,), numbers=(int(axes[at - states]),))
 
     def _read_sequence(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of ConcatFromSequence, or None.
         The result is None if the tensors of the sequence are unknown."""
-        maker = self._graph.maker(node.inputs[0])
-        axis = node.attributes.get("axis")
-        if maker is None or maker.op != "SequenceConstruct" or axis is None:
+        members, axis = self._sequence_members(node.inputs[0]), node.attributes.get("axis")
+        if members is None or axis is None:
             return None
         if not node.attributes.get("new_axis"):
-            return self._read_concat(tensor, evolve(node, inputs=maker.inputs), depth)
+            return self._read_concat(tensor, evolve(node, inputs=members), depth)
         operands = tuple(
             Layout("unsqueeze", operands=(self.layout(name, depth),), numbers=(int(axis),))
-            for name in maker.inputs
+            for name in members
         )
         lengths = (1,) * len(operands)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=lengths)
+
+    def _sequence_members(self, name: str) -> Sequence[str] | None:
+        """Return the tensors of a sequence, in order; None if they are unknown."""
+        added: list[str] = []
+        for _ in range(DEEPEST):
+            maker = self._graph.maker(name)
+            if maker is None or maker.op == "SequenceEmpty":
+                return None if maker is None else added
+            if maker.op == "SequenceConstruct":
+                return [*maker.inputs, *added]
+            if maker.op != "SequenceInsert" or len(maker.inputs) != 2:
+                return None
+            name, added = maker.inputs[0], [maker.inputs[1], *added]
+        return None
 
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of ScatterElements or ScatterND,
@@ -500,20 +663,25 @@ _MOVES_PIECES = _CUTS | {
 }  # fmt: skip
 
 
-def _levels(sizes: Array) -> Array:
-    """Return the level number of each size; each level is far above the previous one."""
-    levels = np.zeros(len(sizes), int)
-    first, level = 0.0, -1
-    for at in np.argsort(sizes, kind="stable"):
-        if level < 0 or sizes[at] > _FAR_ABOVE * first:
-            first, level = sizes[at], level + 1
-        levels[at] = level
-    return levels
+_CHANNELS = {"Conv": (0, 1), "Gemm": (1, -1), "MatMul": (-1, -1)}
+"""By operator, the axis of its weight that has a slice for each channel of the output, and the axis
+of the channels."""
+_DEFAULT_AXES = {"GatherElements": 0, "ReverseSequence": 0, "TopK": -1}
 
 
-_FAR_ABOVE = 16.0
-"""Slices that are multiplied by a number this factor larger are another part. Chosen, not
-measured."""
+_MOST_SLICES = 256
+"""Most constant indices of Gather whose slices are found one by one."""
+
+
+def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last index of each run of indices without gaps."""
+    runs: list[tuple[int, int]] = []
+    for index in indices:
+        if runs and runs[-1][1] + 1 == index and index:
+            runs[-1] = runs[-1][0], index
+        else:
+            runs.append((index, index))
+    return runs
 
 
 def _is_one(layout: Layout) -> bool:

@@ -56,6 +56,8 @@ class Layout:
             data tell.
         is_pure: whether all elements of a leaf are known to be computed alike, so that none can be
             filled in, as those of a product of matrices, but not those of a sum with a mask.
+        has_unknown_parts: whether the graph joins parts before a leaf, and does not show where
+            their elements are.
     """
 
     kind: Kind = "leaf"
@@ -69,11 +71,13 @@ class Layout:
     step: float = 0.0
     is_mixed: bool = False
     is_pure: bool = False
+    has_unknown_parts: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Return whether all elements are computed together and none is a fill value."""
-        return self.kind == "leaf" and not self.fills and not self.is_mixed
+        is_one = not (self.fills or self.is_mixed or self.has_unknown_parts)
+        return self.kind == "leaf" and is_one
 
     def with_leaves(self, change: Callable[[Layout], Layout]) -> Layout:
         """Return the same layout with `change` applied to each leaf."""
@@ -93,7 +97,7 @@ class Layout:
     def as_fields(self) -> dict[str, Any]:
         """Return the fields to save: those that differ from their defaults."""
         fields: dict[str, Any] = {"kind": self.kind}
-        for name in ("name", "origin", "is_bounded", "step", "is_mixed", "is_pure"):
+        for name in ("name", "origin", "is_bounded", "step", *_FLAGS):
             if value := getattr(self, name):
                 fields[name] = value
         for name in ("numbers", "fills"):
@@ -127,9 +131,11 @@ class Layout:
             bool(fields.get("is_bounded", False)),
             tuple(float(value) for value in fields.get("fills", ())),
             float(fields.get("step", 0.0)),
-            bool(fields.get("is_mixed", False)),
-            bool(fields.get("is_pure", False)),
+            *(bool(fields.get(name, False)) for name in _FLAGS),
         )
+
+
+_FLAGS = ("is_mixed", "is_pure", "has_unknown_parts")
 
 
 def _dimension(saved: Any) -> Dim:
@@ -170,6 +176,7 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
                 is_bounded=indices[1].is_bounded and leaf.is_bounded,
                 is_mixed=indices[1].is_mixed or leaf.is_mixed,
                 is_pure=indices[1].is_pure and leaf.is_pure,
+                has_unknown_parts=indices[1].has_unknown_parts or leaf.has_unknown_parts,
                 step=max(indices[1].step, leaf.step),
                 fills=tuple(dict.fromkeys((*indices[1].fills, *leaf.fills))),
             )

@@ -29,6 +29,7 @@ from attrs import evolve
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.parts import layouts_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
+from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import (
@@ -55,6 +56,7 @@ from polygraphy.domain.tensors.facts import (
     ModelFacts,
 )
 from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.precision import coarsest_type, precision_of
 from polygraphy.domain.tensors.shapes import may_be_caches
 from polygraphy.logger import G_LOGGER
@@ -555,10 +557,16 @@ def facts_of(
         bounded=kinds.bounded,
         ordered=kinds.ordered,
         source=model if source is None else source,
-        layouts=DeferredLayouts(partial(layouts_of, model, kinds.all_bounded)),
+        layouts=DeferredLayouts(partial(_layouts, model, kinds)),
         lowered=compute_precision,
         dim_lengths=_dim_lengths(model),
     )
+
+
+def _layouts(model: ModelProto, kinds: OutputKinds) -> dict[str, Layout]:
+    """Return the layouts of the outputs of a model, also if its functions join them."""
+    plain = inline_functions(model)
+    return layouts_of(plain, (kinds if plain is model else OutputKinds(plain)).all_bounded)
 
 
 def _dim_lengths(model: ModelProto) -> dict[str, int]:

@@ -7,6 +7,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, shape_of, value_infos
@@ -18,12 +20,14 @@ from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 onnx = mod.lazy_import("onnx")
 
 _SMALL = 4096
 """Constants with more elements are not axes, sizes, scales or fill values."""
+_LARGE = 1 << 20
+"""The sizes of channels of a larger weight are not computed, to save time."""
 _CONSTANT_OF_CONSTANTS = frozenset({"Cast", "ConstantOfShape", "Expand", "Identity", "Unsqueeze"})
 
 
@@ -57,8 +61,15 @@ class _Graph:
 
     @cached_property
     def _declared_types(self) -> dict[str, Any]:
-        """Return the declared types of tensors, by name."""
-        return value_infos(self._model)
+        """Return the declared types of tensors, those of subgraphs included, by name."""
+        bodies = (body for node in all_nodes(self._model.graph) for body in graphs_of(node))
+        inside = {
+            value.name: value
+            for body in bodies
+            for values in (body.input, body.value_info, body.output)
+            for value in values
+        }
+        return {**inside, **value_infos(self._model)}
 
     @cached_property
     def _inferred_types(self) -> dict[str, Any]:
@@ -114,9 +125,7 @@ class _Graph:
                 )
                 return None if value is None else elements(value)
             return self.constant(node.input[0]) if node.input else None
-        if prod(weight.dims) > _SMALL or (
-            weight.HasField("data_location") and weight.data_location
-        ):
+        if prod(weight.dims) > _SMALL or _is_external(weight):
             return None
         return elements(weight)
 
@@ -129,9 +138,26 @@ class _Graph:
             return False
         return node.op_type == "ConstantOfShape" or self.is_constant(node.input[0])
 
+    def sizes_along(self, tensor: str, axis: int) -> Array | None:
+        """Return the RMS of a weight in each slice along an axis; None for other tensors."""
+        weight = self._weights.get(tensor)
+        if weight is None or prod(weight.dims) > _LARGE or _is_external(weight):
+            return None
+        values = elements(weight)
+        if values.dtype.kind != "f" or not -values.ndim <= axis < values.ndim or not values.size:
+            return None
+        others = tuple(at for at in range(values.ndim) if at != axis % values.ndim)
+        squares: Array = np.sqrt(np.mean(np.square(values, dtype=np.float64), axis=others))
+        return squares
+
     def is_bounded(self, tensor: str) -> bool:
         """Return whether the values of a tensor are bounded."""
         return tensor in self._bounded
+
+
+def _is_external(weight: TensorProto) -> bool:
+    """Return whether the elements of a weight are in another file."""
+    return bool(weight.HasField("data_location") and weight.data_location)
 
 
 def _dimension(dim: Any) -> Dim:
