@@ -206,7 +206,7 @@ class ExportedModule:
         if compiled:
             with translate_errors("compile"):
                 self._call = torch.compile(self._module)
-        value = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
+        value = next(iter([*program.state_dict.values(), *constants_of(program).values()]), None)
         own_device = getattr(value, "device", None)
         return torch.device(own_device or device or "cpu")
 
@@ -272,6 +272,13 @@ class ExportedModule:
     def stop(self) -> None:
         """Release the module."""
         self._module = self._call = None
+
+
+def constants_of(program: Any) -> Mapping[str, Any]:
+    """Return the constants of a `torch.export.ExportedProgram` by name."""
+    name = "constants" if hasattr(program, "constants") else "tensor_constants"  # Before 2.3.
+    constants: Mapping[str, Any] = getattr(program, name)
+    return constants
 
 
 class Module:

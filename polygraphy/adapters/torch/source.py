@@ -29,6 +29,7 @@ from polygraphy.adapters.torch.program import (
     Program,
     TorchFromPath,
     call_on_device,
+    constants_of,
     disable_fused_attention,
     get_model,
     mute_exporters,
@@ -372,7 +373,7 @@ class OpenedTorch:
             **signature.inputs_to_buffers,
             **getattr(signature, "inputs_to_lifted_tensor_constants", {}),
         }
-        state = {**self._exported.constants, **self._exported.state_dict}
+        state = {**constants_of(self._exported), **self._exported.state_dict}
         return {name: state[value] for name, value in named.items() if value in state}
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
@@ -439,10 +440,9 @@ class OpenedTorch:
             self._module.eval()
             try:
                 if sizes and exporter.dynamo:
-                    axes = [
-                        dict.fromkeys(sizes.get(name, ()), torch.export.Dim.DYNAMIC)
-                        for name in names
-                    ]
+                    # PyTorch 2.5 has no `DYNAMIC`.
+                    dim = getattr(torch.export.Dim, "DYNAMIC", None) or torch.export.Dim.AUTO
+                    axes = [dict.fromkeys(sizes.get(name, ()), dim) for name in names]
                     options["dynamic_shapes"] = _arrange_by_parameter(self._module, axes)
                 export = _export_with_dynamo if exporter.dynamo else _export_older
                 make = partial(export, self._module, tuple(arrays), options)
@@ -590,6 +590,9 @@ def _export_with_dynamo(program: Any, args: tuple[Any, ...], options: Mapping[st
 def _export_older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
     """Return the ONNX model that PyTorch's older exporter creates from a module."""
     file = io.BytesIO()
+    known = inspect.signature(torch.onnx.export).parameters
+    # PyTorch has only this exporter, and no option for it, before 2.5.
+    options = {name: options[name] for name in options if name != "dynamo" or name in known}
     torch.onnx.export(module, args, file, **options)
     return onnx.load_model_from_string(file.getvalue())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from polygraphy.adapters.torch.program import constants_of
 from polygraphy.adapters.torch.source import TorchProgram
 from polygraphy.domain.errors import BackendError
+from polygraphy.ports.diagnosing import Exporter
 
 torch = pytest.importorskip("torch")
 
@@ -60,3 +63,31 @@ def test_a_module_in_another_data_type_than_the_data_gets_a_hint() -> None:
     with pytest.raises(BackendError, match="same dtype") as caught:
         TorchProgram(module).run({"x": np.ones((1, 3), np.float32)})
     assert ".float()" in caught.value.hint
+
+
+def test_a_release_with_the_older_exporter_only_exports_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    export = torch.onnx.export
+
+    def export_of_older_release(  # As in PyTorch 2.2, without `dynamo`.
+        model: Any,
+        args: Any,
+        f: Any,
+        input_names: Any = None,
+        output_names: Any = None,
+        opset_version: int | None = None,
+        dynamic_axes: Any = None,
+    ) -> None:
+        export(model, args, f, input_names=input_names, opset_version=opset_version, dynamo=False)
+
+    monkeypatch.setattr(torch.onnx, "export", export_of_older_release)
+    feed = {"x": np.ones((1, 3), np.float32)}
+    opened = TorchProgram(program(lambda a, b: a + b, seed=0)).open(feed)
+    model, _ = opened.export_again(feed, Exporter(False, 17, {}, ["y"]))
+    assert [node.op_type for node in model.graph.node] == ["Gemm", "Gemm", "Add"]
+
+
+def test_constants_of_a_program_have_another_name_in_older_releases() -> None:
+    assert constants_of(SimpleNamespace(tensor_constants={"c": 1})) == {"c": 1}
+    assert constants_of(SimpleNamespace(constants={"c": 2})) == {"c": 2}

@@ -575,6 +575,31 @@ def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctl
     assert culprit["origin"] == "net.py:2"  # Also where the file says nothing.
 
 
+def test_a_constant_that_several_nodes_read_is_listed_once() -> None:
+    def scaled_twice(factor: float) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Mul", ["x", "k"], ["a"], name="first"),
+            helper.make_node("Tanh", ["a"], ["b"]),
+            helper.make_node("Mul", ["b", "k"], ["y"], name="second"),
+        ]
+        ends = [value(name, [3, 6]) for name in "xy"]
+        return make("g", nodes, ends[:1], ends[1:], weights={"k": np.float32(factor)})
+
+    program = FakeProgram(
+        ["x"],
+        {
+            "a": ("aten.mul", ["x"], lambda x: x * np.float32(0.6)),
+            "b": ("aten.tanh", ["a"], np.tanh),
+            "y": ("aten.mul", ["b"], lambda x: x * np.float32(0.6)),
+        },
+        ["y"],
+    )
+    again = evolve(program, again=lambda feed: scaled_twice(0.6))
+    [culprit] = found(scaled_twice(0.47), again).culprits
+    assert culprit["nodes"] == ["first", "second"]
+    assert [fact["kind"] for fact in culprit["facts"]].count("other_constant") == 1
+
+
 def test_a_number_of_the_code_is_no_weight_of_the_program() -> None:
     """It is shown with its value, and the line where the program has it."""
     model, program = scaled(0.47)

@@ -428,11 +428,12 @@ class _FileComparison:
             )
             if self._are_statistics(weights) and not differences.has_other_nodes:
                 note = remedies.EXPORT_AGAIN_IN_EVAL
-        facts += [
+        others = dict.fromkeys(  # Several nodes may read the same constant.
             program_evidence.other_constant(spot.node.op, spot.name, *_constant_texts(spot))
             for spot in spots
             if spot not in weights
-        ][:_NAMED]
+        )
+        facts += [*others][:_NAMED]
         changed = [spot.node for spot in spots]
         if differences.has_other_nodes:
             said_facts, nodes, where = self._other_nodes(differences)
