@@ -330,6 +330,21 @@ class Module:
             if parameter.kind in kinds
         ]
 
+    def _widen(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Return tensors in the data type of the weights, if that represents them exactly: a model
+        in half precision has other inputs than its program."""
+        held = chain(self.model.parameters(), self.model.buffers())
+        kinds = {tensor.dtype for tensor in held if tensor.is_floating_point()}
+        if len(kinds) != 1:
+            return tensors
+        [kind] = kinds
+        return [
+            tensor.to(kind)
+            if tensor.is_floating_point() and tensor.dtype.itemsize < kind.itemsize
+            else tensor
+            for tensor in tensors
+        ]
+
     def _arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return tensors as positional and keyword arguments of `forward`."""
         required = len(tensors) - len(self._optional)
@@ -361,12 +376,14 @@ class Module:
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Return what the module returns for tensors: a tensor, or tensors in a structure."""
+        tensors = self._widen(tensors)
         args, named = self._arguments(tensors)
         return call_on_device(lambda: self._call(*args, **named), tensors)
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Return every tensor of the program that `torch.export` creates from the module for data
         of these shapes."""
+        tensors = self._widen(tensors)
         program = self.export(tensors)
         program.start(None, compiled=False)
         return program.run_all(tensors, keep)
@@ -378,6 +395,7 @@ class Module:
         Raises:
             UsageError: `torch.export` fails, so that the inner tensors are unknown.
         """
+        tensors = self._widen(tensors)
         args, named = self._arguments(tensors)
         key = (*named, *(tuple(tensor.shape) for tensor in tensors))
         if key not in self._exported:

@@ -227,6 +227,10 @@ def diagnose_once(case: Case, request: Request) -> Found:
     except (BackendError, ModelError) as error:
         invalid = diagnose_invalid_model(case, error, request.feeds)
         if not isinstance(invalid, Found):
+            from polygraphy.application.diagnose.refusals import locate_refusal
+
+            invalid = locate_refusal(case)
+        if not isinstance(invalid, Found):
             raise
         once = invalid
     for ending in ENDINGS_ON_DATA:

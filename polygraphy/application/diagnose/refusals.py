@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -10,7 +11,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal_passes
 from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
@@ -28,6 +29,7 @@ from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import (
     BackendError,
     InputError,
+    ModelError,
     PolygraphyException,
     UnavailableError,
     UnsupportedModelError,
@@ -37,6 +39,8 @@ from polygraphy.domain.search.subsets import Outcome, ddmin
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
+_LACKING = (UnavailableError, UnsupportedModelError, UnsupportedOperatorError)
+"""Errors that show what a backend lacks, rather than what is wrong with a node."""
 _STANDARD = "ai.onnx."
 """Prefix of the standard domains, except the main one, which has no name in messages."""
 _OPERATORS = 6
@@ -111,6 +115,65 @@ def diagnose_refusals(
         reason = reasons.no_part_refused(" ".join(messages))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def locate_refusal(case: Case) -> StepOutcome:
+    """Return the first node that a backend refuses in a model that nothing else runs, such as one
+    with an operator of this backend; Skip if it refuses no node in isolation.
+    """
+    nodes = case.model.nodes
+    if _describe_open_shapes(case) or (case.model.inputs and not case.feed):
+        return Skip("the data are unknown, or have sizes that nobody chose")
+    for party in case.parties:
+        careful = CarefulParty(party)
+        error = _part_refusal(case, careful, range(len(nodes)), case.feed)
+        if error is None or isinstance(error, _LACKING):
+            continue
+        end = _smallest_number(len(nodes), partial(_refuses_first, case, careful))
+        if end is None:
+            continue
+        node, before = nodes[end - 1], range(end - 1)
+        if "." not in node.operator or node.operator.startswith(_STANDARD):
+            continue  # The specification has no complaint, and other backends reject it too.
+        wanted = [name for name in node.reads if name in case.model.graph.producers]
+        computed = compute_part(case.model, before, case.feed, careful, wanted)
+        alone = _part_refusal(case, careful, [end - 1], {**case.feed, **computed})
+        if alone is None or isinstance(alone, _LACKING):
+            continue
+        facts = [
+            evidence.refusal(party.name, str(error).removesuffix(error.hint).rstrip()),
+            evidence.part_refused(1),
+        ]
+        tensor = next(iter(node.makes), None)
+        culprit = Culprit(
+            [node.label], tensor, MODEL, "refusal", None, facts, Remedy(), node.operator
+        )
+        if isinstance(error, ModelError):
+            return Found(DiagnosisResult(FAULT, [culprit]), case)
+        reason = reasons.only_backend(party.name, node.operator)
+        return Found(DiagnosisResult(INCONCLUSIVE, [culprit], reason=reason), case)
+    return Skip("no backend refuses a node in isolation")
+
+
+def _part_refusal(
+    case: Case, party: SuspectedParty, chosen: Sequence[int], values: Values
+) -> PolygraphyException | None:
+    """Return the error with which a backend refuses some nodes with known values; None if it runs
+    them, or a value is missing."""
+    try:
+        part = cut_part(case.model, chosen, values)
+    except PolygraphyException:
+        return None
+    try:
+        part.run(party)
+    except PolygraphyException as error:
+        return error
+    return None
+
+
+def _refuses_first(case: Case, party: SuspectedParty, count: int) -> bool:
+    """Return whether a backend refuses the first nodes of the model, up to a count."""
+    return _part_refusal(case, party, range(count), case.feed) is not None
 
 
 def _with_advice(culprit: Culprit, error: PolygraphyException) -> Culprit:

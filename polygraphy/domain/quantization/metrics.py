@@ -87,7 +87,7 @@ class RmsRatio:
             if (exact := self._exact.get((name, index))) is None:
                 exact = self._exact[name, index] = expected.astype(np.float64)
             with np.errstate(all="ignore"):
-                error = value - exact
+                error = np.asarray(value - exact)  # NumPy returns a number if both have no axes.
                 np.square(error, out=error)
                 total = float(error.sum())
             if not isfinite(total):

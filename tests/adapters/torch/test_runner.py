@@ -267,6 +267,15 @@ class Kept(torch.nn.Module):
         return picked @ self.mask + torch.arange(3)[torch.zeros(1, dtype=torch.int64)]
 
 
+def test_inputs_in_half_precision_are_widened_to_the_data_type_of_the_weights(net: Net) -> None:
+    half = X.astype(np.float16)
+    with PytRunner(net) as runner:
+        name = next(iter(runner.get_input_metadata()))
+        results = [[*runner.infer({name: x}).values()] for x in (half, half.astype(np.float32))]
+    for narrow, wide in zip(*results):
+        np.testing.assert_array_equal(narrow, wide, strict=True)
+
+
 def test_tensors_that_a_module_keeps_elsewhere_are_used_on_the_device_of_its_inputs() -> None:
     """The device `meta` stands for a GPU: it refuses tensors of the CPU as well."""
     module = Module(Kept())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -377,6 +378,81 @@ def test_a_size_of_the_example_is_found_by_a_run_with_that_size(
     assert (culprit["party"], culprit["cause"]) == ("model", "constant")
     fact = facts_of(culprit)["runs_with_other_size"]
     assert (fact["size"], f"{size}" in fact["shape"]) == (size, True)
+
+
+def test_a_size_of_the_example_far_from_the_node_that_it_breaks_is_found() -> None:
+    model = model_of(
+        "(float[n,2,h,w] x) => (float[n,2,h,w] y) {"
+        ' r = Resize<mode="nearest">(x, , , c) a = Relu(r) y = Add(a, x) }',
+        c=np.array([2, 2, 7, 6]),
+    )
+    culprit = blamed(model, OnnxrtParty(), data=[{"x": np.ones((2, 2, 9, 6), F)}])
+    assert (culprit["nodes"], culprit["cause"]) == (["y"], "constant")
+    assert facts_of(culprit)["runs_with_other_size"]["constants"] == ["c"]
+
+
+def test_sizes_that_must_be_multiples_are_found_by_runs() -> None:
+    model = model_of(
+        "(float[1,2,h,w] x) => (float[1,4,a,b] y) {"
+        " p = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(x)"
+        ' u = Resize<mode="nearest">(p, , s) y = Concat<axis=1>(x, u) }',
+        s=np.array([1, 1, 2, 2], F),
+    )
+    culprit = blamed(model, OnnxrtParty(), data=[{"x": np.ones((1, 2, 6, 5), F)}])
+    assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
+    fact = facts_of(culprit)["runs_with_multiples"]
+    assert (fact["shapes"], fact["number"]) == ("x:1x2x6x6", 2)
+    assert "multiples of 2" in culprit["remedy"]["note"]
+
+
+def test_a_state_with_a_fixed_batch_is_the_fault_of_the_model() -> None:
+    model = model_of(
+        "(float[t,n,2] x, float[1,1,3] h) => (float[t,1,n,3] y) { y = RNN<hidden_size=3>(x,w,r,,,h) }",
+        w=np.ones((1, 3, 2), F),
+        r=np.ones((1, 3, 3), F),
+    )
+    feed = {"x": np.ones((4, 5, 2), F), "h": np.ones((1, 1, 3), F)}
+    culprit = blamed(model, OnnxrtParty(), data=[feed])
+    assert (culprit["party"], culprit["cause"]) == ("model", "constant")
+    fact = facts_of(culprit)["runs_with_other_size"]
+    assert (fact["shape"], fact["constants"]) == ("x:4x1x2", [])
+
+
+@pytest.mark.parametrize("declared", [TensorProto.FLOAT, TensorProto.INT64])
+def test_a_weight_of_another_type_than_declared_is_the_fault_of_the_model(declared: int) -> None:
+    array = np.array([1], np.int64 if declared == TensorProto.FLOAT else F)
+    model = model_of("(float[2,3] x) => (float[1,3] y) { y = Gather(x,i) }", i=array)
+    model.graph.input.append(helper.make_tensor_value_info("i", declared, [1]))
+    culprit = blamed(model, OnnxrtParty())
+    assert (culprit["party"], culprit["nodes"]) == ("model", ["y"])
+    assert "of 'i', but the weight is" in facts_of(culprit)["breaks_specification"]["message"]
+    # A weight that the node accepts only needs another declaration.
+    assert bool(culprit["remedy"]["command"]) is (declared == TensorProto.FLOAT)
+
+
+def operator_of_a_backend(number_of_inputs: int) -> onnx.ModelProto:
+    """Return a model with an operator that only ONNX Runtime has, and whose inputs do not fit."""
+    reads = ["a", "x", "g", "g", "g", "g"][:number_of_inputs]
+    model = model_of(
+        "(float[1,2,4] x) => (float[1,2,4] y) { a = Relu(x) y = Neg(a) }", g=np.ones(3, F)
+    )
+    [_, last] = model.graph.node
+    last.CopyFrom(
+        helper.make_node("SkipLayerNormalization", reads, ["y"], "own", domain="com.microsoft")
+    )
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
+
+
+@pytest.mark.parametrize(("number_of_inputs", "verdict"), [(3, "inconclusive"), (6, "fault")])
+def test_the_operator_that_its_only_backend_rejects_is_named(
+    number_of_inputs: int, verdict: str
+) -> None:
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(operator_of_a_backend(number_of_inputs), [OnnxrtParty()])
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["nodes"], culprit["party"]) == (verdict, ["own"], "model")
 
 
 @pytest.mark.parametrize(

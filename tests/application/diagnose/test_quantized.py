@@ -516,3 +516,16 @@ def test_a_loss_on_generated_data_is_to_be_confirmed() -> None:
     [culprit] = kept.culprits
     assert "product2" in culprit["nodes"]
     assert culprit["remedy"]["note"].endswith("real data gives the same result (--load-inputs).")
+
+
+def test_a_weight_whose_scales_belong_to_another_axis_is_named() -> None:
+    """The scales fit the columns, and are applied to the rows."""
+    scales = np.geomspace(0.01, 1, SIZE).astype(np.float32)
+    codes = np.random.default_rng(3).integers(-127, 128, (SIZE, SIZE)).astype(np.int8)
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    pair = helper.make_node("DequantizeLinear", ["w_q", "w_s", "w_z"], ["w"], axis=0)
+    held = {"w_q": codes, "w_s": scales, "w_z": np.zeros(SIZE, np.int8)}
+    reference = make("reference", [product], *ends, weights={"w": codes * scales})
+    _, [culprit] = found(make("model", [pair, product], *ends, weights=held), reference)
+    assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")

@@ -233,6 +233,11 @@ def test_a_bias_that_is_not_stored_for_the_product_of_scales_is_named(tmp_path: 
     assert RmsRatio()(*pairs) <= 0.1
 
 
+def test_an_output_without_axes_has_a_ratio() -> None:
+    zero, two = ([{"count": np.array(number)}] for number in (0, 2))
+    assert RmsRatio()(Outputs(zero), Outputs(two)) == 1
+
+
 def test_scales_of_an_invalid_shape_are_no_sites() -> None:
     held = {"wq": np.ones((4, 3, 2), np.int8), "ws": np.ones((4, 3), np.float32)}
     blocks = {"bq": np.zeros((4, 2, 8), np.uint8), "bs": np.ones((2, 7), np.float32)}

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx.graph.growth import check_expansion
-from polygraphy.adapters.onnx.storage.weights import without_large_weights
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, without_large_weights
 from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, shape_of
 from polygraphy.domain.tensors.naming import list_some
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TypeProto
+    from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
+
+_TYPES = OnnxDataTypes()
 
 
 def correct_declared_types(model: ModelProto) -> list[str]:
@@ -25,6 +27,11 @@ def correct_declared_types(model: ModelProto) -> list[str]:
     Returns:
         The names of the tensors.
     """
+    corrected = []
+    types_of_weights = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    for value, _, _ in mistyped_weights(model.graph):
+        value.type.tensor_type.elem_type = types_of_weights[value.name]
+        corrected.append(value.name)
     bare = copy_of(without_large_weights(model))
     for graph in _graphs(bare.graph):
         del graph.value_info[:]
@@ -38,8 +45,7 @@ def correct_declared_types(model: ModelProto) -> list[str]:
     except Exception:
         # Without inferred types, the model can still be used. Inference fails for large models, and
         # raises errors of its own and of protobuf.
-        return []
-    corrected = []
+        return corrected
     for declared, known_graph in zip(_graphs(model.graph), _graphs(inferred.graph)):
         types = {value.name: value.type for value in (*known_graph.value_info, *known_graph.output)}
         for value in (*declared.value_info, *declared.output):
@@ -51,6 +57,17 @@ def correct_declared_types(model: ModelProto) -> list[str]:
         names = list_some(list(dict.fromkeys(corrected)))
         G_LOGGER.warning(f"The graph declares types that its nodes contradict; corrected: {names}")
     return corrected
+
+
+def mistyped_weights(graph: GraphProto) -> Iterator[tuple[ValueInfoProto, str, str]]:
+    """Yield each input of a graph with a weight of another data type than declared, and the
+    declared and the actual type."""
+    weights = {tensor.name: _TYPES.from_native(tensor.data_type) for tensor in graph.initializer}
+    for value in graph.input:
+        actual = weights.get(value.name)
+        declared = _TYPES.from_native(value.type.tensor_type.elem_type)
+        if actual is not None and declared is not None and actual is not declared:
+            yield value, declared.name, actual.name
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.declared_types import kind_of
+from polygraphy.adapters.onnx.graph.declared_types import kind_of, mistyped_weights
 from polygraphy.adapters.onnx.graph.editing import is_only_discouraged
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
@@ -167,6 +167,7 @@ class NodeChecks:
             for tensor in model.graph.initializer
             if tensor.data_type in _INDEX_TYPES and SMALL < byte_size(tensor) <= _LARGEST_INDICES
         }
+        self._mistyped = {value.name: types for value, *types in mistyped_weights(model.graph)}
         self._values = {
             name: value for name, value in (values or {}).items() if isinstance(value, np.ndarray)
         }
@@ -314,6 +315,10 @@ class NodeChecks:
     ) -> Iterator[Violation]:
         """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
+        for name in (name for name in node.input if name in self._mistyped):
+            declared, actual = self._mistyped[name]
+            wanted = f"the declared type {declared} of {name!r}"
+            yield Violation(node.op_type, wanted, f"the weight is {actual}", TYPE, name)
         if (function := self._functions.get((node.domain, node.op_type))) is not None:
             yield from wrong_call(node, function)
         if schema is None or domain_of(node.domain) not in _CHECKED_DOMAINS:

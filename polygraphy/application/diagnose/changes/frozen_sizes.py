@@ -14,11 +14,16 @@ from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.checks.operator_call import SHAPE, VALUE, InvalidNode
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.shapes import command_line_shape, is_dynamic_dim, quote_name
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _MOST = 8
 """Largest number of other sizes that are tried."""
+_MULTIPLES = 2, 4, 8, 16, 32, 64
+"""The numbers of which networks that halve sizes require multiples."""
+_EXAMPLES = range(5, 1 << 20)
+"""Integers that may be sizes of an example, rather than axes or steps. Chosen, not measured."""
 _FEW = 16
 """Most elements of a constant that lists sizes."""
 
@@ -36,9 +41,52 @@ def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
     for name, size, feed in _other_feeds(case, broken):
         if all(_runs(case, party, feed) for party in case.parties):
             shape = f"{quote_name(name)}:{command_line_shape(np.shape(feed[name]))}"
-            constants = [key for key, sizes in _constants(case, broken).items() if size in sizes]
+            constants = [
+                key
+                for key, sizes in _constants(case, broken).items()
+                # Many shapes of weights contain a 1.
+                if size in sizes and (size > 1 or key == broken.tensor or _lists_sizes(case, key))
+            ]
             return evidence.runs_with_other_size(case.parties[0].name, shape, size, constants[:1])
     return None
+
+
+def find_multiple_that_works(case: Case, broken: InvalidNode) -> tuple[Fact, int] | None:
+    """Return the fact that all backends run the model if all dynamic sizes of images or sequences
+    are multiples of a number, and the smallest such number; None if that is not the case."""
+    if broken.kind != SHAPE:
+        return None
+    axes = {
+        name: [axis for axis, dim in enumerate(meta.shape or ()) if axis and is_dynamic_dim(dim)]
+        for name, meta in case.model.inputs.items()
+        if name in case.feed and np.ndim(case.feed[name]) == len(meta.shape or ())
+    }
+    for number in _MULTIPLES:
+        feeds = [
+            {
+                name: _round_up(array, axes.get(name, ()), number, steps)
+                for name, array in case.feed.items()
+            }
+            for steps in (0, 1)  # A single size could be one that the model contains.
+        ]
+        shapes = {name: np.shape(array) for name, array in feeds[0].items()}
+        if shapes == {name: np.shape(array) for name, array in case.feed.items()}:
+            continue
+        if all(_runs(case, party, feed) for party in case.parties for feed in feeds):
+            words = " ".join(
+                f"{quote_name(name)}:{command_line_shape(shapes[name])}" for name in case.feed
+            )
+            return evidence.runs_with_multiples(case.parties[0].name, words, number), number
+    return None
+
+
+def _round_up(array: Any, axes: Sequence[int], number: int, steps: int) -> Any:
+    """Return an input with the sizes of some axes rounded up to a multiple of a number, plus some
+    further steps of it; elements are repeated."""
+    shape = list(np.shape(array))
+    for axis in axes:
+        shape[axis] = (-(-shape[axis] // number) + steps) * number
+    return np.resize(array, shape) if axes else array
 
 
 def _other_feeds(case: Case, broken: InvalidNode) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
@@ -66,17 +114,37 @@ def _other_feeds(case: Case, broken: InvalidNode) -> Iterator[tuple[str, int, Ma
 
 def _constants(case: Case, broken: InvalidNode) -> dict[str, Sequence[int]]:
     """Return the sizes that the constant inputs of a node contain:
-    their elements if they are integers, or else their dimensions; by the name of the constant."""
+    their elements if they are integers, or else their dimensions; by the name of the constant.
+    If it has none, the result is that of the integers from which its operands are computed."""
+    graph, nodes = case.model.graph, case.model.nodes
+    reads = nodes[broken.index].reads
     constants: dict[str, Sequence[int]] = {}
-    for name in case.model.nodes[broken.index].reads:
-        weight = case.model.graph.constants.get(name)
+    for name in reads:
+        weight = graph.constants.get(name)
         if weight is None:
             continue
-        sizes: Sequence[Any] = weight.shape
-        if weight.dtype in ("int32", "int64"):
-            sizes = np.reshape(weight.values, -1).tolist() if np.prod(weight.shape) <= _FEW else ()
+        sizes = _elements(weight) if _lists_sizes(case, name) else weight.shape
         constants[name] = [int(size) for size in sizes if size > 0]
+    if constants:
+        return constants
+    before = {index for name in reads for index in region_before(graph, name, ())}
+    names = {name: None for index in sorted(before, reverse=True) for name in nodes[index].reads}
+    for name in names:
+        if name in graph.constants and _lists_sizes(case, name):
+            sizes = [size for size in _elements(graph.constants[name]) if size in _EXAMPLES]
+            constants.update({name: sizes} if sizes else {})
     return constants
+
+
+def _elements(weight: Any) -> Sequence[int]:
+    """Return the elements of a constant; an empty list if it has too many to be sizes."""
+    few = np.prod(weight.shape) <= _FEW
+    return [int(element) for element in np.reshape(weight.values, -1)] if few else []
+
+
+def _lists_sizes(case: Case, name: str) -> bool:
+    """Return whether a constant contains integers, which may be sizes."""
+    return case.model.graph.constants[name].dtype in ("int32", "int64")
 
 
 def _resize(case: Case, name: str, array: Any, dim: object, size: int) -> Any:

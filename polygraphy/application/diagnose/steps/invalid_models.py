@@ -13,7 +13,10 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
-from polygraphy.application.diagnose.changes.frozen_sizes import find_size_that_works
+from polygraphy.application.diagnose.changes.frozen_sizes import (
+    find_multiple_that_works,
+    find_size_that_works,
+)
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import compute_part, cut_part
@@ -426,6 +429,13 @@ def _describe(
     if party == MODEL and not remedy.proven and (size := find_size_that_works(case, broken.node)):
         cause, remedy = "constant", Remedy(None, False, remedies.KEEP_SIZE)
         notes.insert(1, size)
+    elif (
+        party == MODEL
+        and not remedy.proven
+        and (multiple := find_multiple_that_works(case, broken.node)) is not None
+    ):
+        notes.insert(1, multiple[0])
+        remedy = Remedy(None, False, remedies.use_multiples(multiple[1]))
     declared = declared_type_in(broken.node.message)
     if declared and node.op in _TYPED and not remedy.proven:
         note = remedies.match_declared_type(node.operator, _TYPED[node.op], *declared)
@@ -498,7 +508,9 @@ def _find_broken(
     for index in sorted({*stated, *on_data}):
         node = on_data.get(index) or stated[index]
         is_stated = index in stated
-        is_in_data = not is_stated and _is_input_data(case, nodes, node)
+        is_in_data = (
+            not is_stated and _is_input_data(case, nodes, node) and not _is_fixed(case, node)
+        )
         depends = (
             not is_stated
             and node.kind in (VALUE, SHAPE, UNDEFINED)
@@ -514,6 +526,25 @@ def _has_open_inputs(case: Case) -> bool:
     """Return whether an input has dynamic dimensions."""
     return any(
         meta.shape is None or is_shape_dynamic(meta.shape) for meta in case.model.inputs.values()
+    )
+
+
+def _is_fixed(case: Case, broken: InvalidNode) -> bool:
+    """Return whether the model itself determines the shape that violates a rule: it declares it, or
+    computes all operands from one input, so that no other input could fit better."""
+    if broken.kind != SHAPE:
+        return False
+    meta = case.model.inputs.get(broken.tensor)
+    if meta is not None and meta.shape is not None and not is_shape_dynamic(meta.shape):
+        return True
+    graph, inputs = case.model.graph, case.model.inputs
+    operands = [
+        name for name in case.model.nodes[broken.index].reads if name not in graph.constants
+    ]
+    before = [region_before(graph, name, ()) for name in operands]
+    read = {name for region in before for at in region for name in case.model.nodes[at].reads}
+    return (
+        len(operands) > 1 and len({*read, *operands} & inputs.keys() - graph.constants.keys()) == 1
     )
 
 

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, find_other_select
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import quantization, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.quantization.causes import CALIBRATION, PARAMETER_CAUSES
+from polygraphy.domain.quantization.causes import CALIBRATION, PARAMETER_CAUSES, WEIGHT
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.sites import is_coarse
@@ -211,6 +211,8 @@ def _name_wrong_parameters(case: Case, comparison: ModelComparison, answer: Foun
     before = _loss(case, comparison)
     culprits = _culprits_of_goal(case, comparison, _share_of(share, before))
     wanted = PARAMETER_CAUSES - {CALIBRATION} if is_generated else PARAMETER_CAUSES
+    # Some quantizers choose codes by their effect on outputs, but not codes that cost most of it.
+    wanted |= {WEIGHT} if _can_repair(culprits, _LEFT) else set()
     are_narrow = _have_narrow_ranges(culprits)
     if is_generated and are_narrow:
         reason = quantization.generated_data_exceed_ranges(_largest_cut(culprits))
@@ -249,9 +251,14 @@ def _advise_real_data(answer: Found) -> Found:
 def _have_narrow_ranges(culprits: Sequence[Culprit]) -> bool:
     """Return whether the calibration data explain most of the loss:
     with ranges that fit, less than half of it remains."""
-    facts = [x for each in culprits if each.cause == CALIBRATION for x in each.facts]
+    return _can_repair([each for each in culprits if each.cause == CALIBRATION], _REMAINS)
+
+
+def _can_repair(culprits: Sequence[Culprit], share: float) -> bool:
+    """Return whether correct parameters leave at most a share of the loss."""
+    facts = [fact for culprit in culprits for fact in culprit.facts]
     effects = [fact.values for fact in facts if fact.kind == "repair_effect"]
-    return any(effect["after"] <= _REMAINS * effect["before"] for effect in effects)
+    return any(effect["after"] <= share * effect["before"] for effect in effects)
 
 
 def _largest_cut(culprits: Sequence[Culprit]) -> float:

@@ -534,6 +534,15 @@ def runs_with_other_size(party: str, shape: str, size: int, constants: Sequence[
 
 
 @fact
+def runs_with_multiples(party: str, shapes: str, number: int) -> str:
+    """Return the fact that a backend runs the model with sizes that are multiples of a number."""
+    return (
+        f"With --input-shapes {shapes}, {party} runs the model, as with other multiples of"
+        f" {number}."
+    )
+
+
+@fact
 def runs(party: str) -> str:
     """Return the fact that a backend runs the model."""
     return f"{party} runs the model."

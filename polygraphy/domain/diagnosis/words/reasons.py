@@ -316,6 +316,14 @@ def missing_operator(party: str, operators: Sequence[str], is_standard: bool) ->
 
 
 @statement
+def only_backend(party: str, op: str) -> str:
+    """Return the sentence that a second backend would have to show who is at fault."""
+    return (
+        f"No other backend runs {op}, so it is not known whether the model or {party} is at fault."
+    )
+
+
+@statement
 def missing_operators(operators: str) -> str:
     """Return the sentences about unsupported operators, with the advice on other comparisons."""
     return (

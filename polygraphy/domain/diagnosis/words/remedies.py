@@ -156,6 +156,12 @@ def match_declared_type(op: str, attribute: str, tensor: str, dtype: str) -> str
 
 
 @statement
+def use_multiples(number: int) -> str:
+    """Return the sentence that inputs must be resized or padded to multiples of a number."""
+    return f"Resize or pad the inputs to sizes that are multiples of {number}."
+
+
+@statement
 def raise_epsilon(name: str, least: float) -> str:
     """Return the sentence with the least epsilon that half precision can represent."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
