@@ -126,7 +126,11 @@ def test_the_node_that_makes_a_part_wrong_is_named(
 
 @pytest.mark.parametrize(
     ("quantized", "nodes"),
-    [("pairs", ["q_joined_dq", "split", "dq_output"]), ("operators", ["join"])],
+    [
+        ("pairs", ["q_joined_dq", "split", "dq_output"]),
+        ("coarse pairs", ["q_joined_dq", "split", "dq_output"]),
+        ("operators", ["join"]),
+    ],
 )
 def test_a_single_scale_for_all_parts_is_named_behind_a_reshape(
     quantized: str, nodes: Sequence[str]

@@ -419,6 +419,7 @@ def split_detector(quantized: str = "") -> onnx.ModelProto:
     Args:
         quantized: ``pairs`` or ``operators``: the joined tensor has one scale, in nodes
             QuantizeLinear and DequantizeLinear, or in a QLinearConcat; in float32 by default.
+            ``coarse pairs``: what the scores are computed of has large steps, too.
     """
     model = detector()
     weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
@@ -428,8 +429,19 @@ def split_detector(quantized: str = "") -> onnx.ModelProto:
         "zero": np.array(0, np.uint8),
         "boxes_step": np.array(BOXES / 255, np.float32),
         "scores_step": np.array(1 / 255, np.float32),
+        "coarse_step": np.array(1.5, np.float32),
+        "middle": np.array(128, np.uint8),
     }
     nodes = [*model.graph.node][:-1]
+    if quantized == "coarse pairs":
+        (sigmoid,) = (each for each in nodes if each.name == "scores_sigmoid")
+        sigmoid.input[0] = "cs_dq"
+        coarse = ["coarse_step", "middle"]
+        place = nodes.index(sigmoid)
+        nodes[place:place] = [
+            node("QuantizeLinear", ["cs", *coarse], ["cs_q"], "q_cs"),
+            node("DequantizeLinear", ["cs_q", *coarse], ["cs_dq"], "dq_cs"),
+        ]
     shape = [
         node("Shape", ["boxes"], ["all_dims"], "all_dims"),
         node("Gather", ["all_dims", "first"], ["batch"], "batch"),
@@ -444,7 +456,7 @@ def split_detector(quantized: str = "") -> onnx.ModelProto:
             node("DequantizeLinear", [codes, *step], [target], f"dq_{target}"),
         ]
 
-    if quantized == "pairs":
+    if "pairs" in quantized:
         nodes += [join, *pair("joined", "joined_q", "joined_dq"), *shape]
         nodes += [node("Reshape", ["joined_dq", "dims"], ["split"], "split")]
         nodes += pair("split", "split_q", "output")

@@ -44,6 +44,7 @@ from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
     deviation,
+    has_lost_part,
     move_by_epsilons,
     rounding_between,
     spread,
@@ -424,6 +425,16 @@ class Case:
                 if output_deviation.is_wrong:
                     deviations[name] = output_deviation
         return deviations
+
+    def find_lost_outputs(self, values: Values, expected: Values) -> list[str]:
+        """Return the outputs of which quantization makes a whole part constant."""
+        return [
+            name
+            for name, value in values.items()
+            if isinstance(value, np.ndarray)
+            and name in expected
+            and has_lost_part(name, (value, expected[name]), self.layout(name))
+        ]
 
     def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
         """Return the rounding limit of an output, from its operators and data type, or None.

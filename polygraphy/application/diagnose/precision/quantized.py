@@ -151,73 +151,147 @@ class QuantizedPair:
                 return Skip("the models differ in more than quantization")
             reason = reasons.selection_changed(*selection)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        ranked = self._rank_nodes(feeds[number])
+        if joins := self._find_lost_joins(outputs, goals, sets):
+            kept_nodes = [name for _, names in joins for name in names]
+            after = self._output_error(kept_nodes, sets)
+            culprits = [
+                self._culprit_of_join(path, kept, (outputs[number], goals[number]), (most, after))
+                for path, kept in joins
+            ]
+            return Found(DiagnosisResult(FAULT, culprits), case)
+        return self._name_fewest_nodes((outputs[number], goals[number]), sets, most)
+
+    def _name_fewest_nodes(
+        self, pair: tuple[Values, Values], sets: Sequence[tuple[Feed, Values]], most: float
+    ) -> StepOutcome:
+        """Return the nodes whose quantization causes most of the output error.
+
+        Args:
+            pair: the outputs, and those expected, of the first set.
+            sets: the data and the expected outputs, the set with the largest error first.
+            most: the largest error.
+        """
+        case = self._case
+        ranked = self._rank_nodes(sets[0][0])
         limit = _LEFT * most if most < inf else USUAL_LOSS
-        nbytes = sum(tensor_bytes(self._reference, feed) for feed, _ in sets)
-        search = BoundedSearch(
-            lambda some: self._output_error(some, sets, limit) <= limit,
-            nbytes,
-            len(sets) * len(self._reference.nodes),
-            _MOST_CHECKS,
-        )
+        search = self._bounded(lambda some: self._output_error(some, sets, limit) <= limit, sets)
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.record_step(titles.FEWEST_UNQUANTIZED) as notes:
-            kept_nodes = healing_passes(names, search, is_ranked=True)
-            if kept_nodes is None:
+            fewest = healing_passes(names, search, is_ranked=True)
+            if fewest is None:
                 notes.append(steps.NO_NODES)
                 return Skip("the models differ in more than quantization")
-            notes.append(steps.sets_tried(len(kept_nodes), len(names), search.checks))
+            notes.append(steps.sets_tried(len(fewest), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)
-            if not kept_nodes:
+            if not fewest:
                 return Skip("quantized like the model, the reference has no such loss")
-        joined = self._joined_output(kept_nodes)
-        are_many = len(kept_nodes) > _FEW or 1 < len(names) < 2 * len(kept_nodes)
-        if joined is None and are_many:
+        loss = most, self._output_error(fewest, sets)
+        for path in self._joins():
+            if set(fewest) <= {node.label for node in path}:
+                culprit = self._culprit_of_join(path, fewest, pair, loss)
+                return Found(DiagnosisResult(FAULT, [culprit]), case)
+        if len(fewest) > _FEW or 1 < len(names) < 2 * len(fewest):
             worst = [(name, ranked[name]) for name in names[:_FEW]]
-            reason = reasons.quantization_accumulates(most, len(kept_nodes), len(names), worst)
+            reason = reasons.quantization_accumulates(most, len(fewest), len(names), worst)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        after = self._output_error(kept_nodes, sets)
-        facts = []
-        if joined is None:
-            nodes = list(kept_nodes)
-            facts.append(evidence.quantization_cost(most, after, len(kept_nodes), len(names)))
-            facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept_nodes]
-            note = remedies.quantize_without(self._add_sharing_nodes(kept_nodes))
-        else:
-            output, concat, nodes = joined
-            off = case.deviation(output, outputs[number][output], goals[number][output])
-            facts.append(evidence.lost_part(output, off))
-            facts.append(evidence.error_without_quantization(most, after))
-            note = remedies.split_scale(concat, output)
-        op = next((node.operator for node in case.model.nodes if node.label == kept_nodes[0]), "")
-        remedy = Remedy(None, True, note)
-        culprit = Culprit(nodes, None, MODEL, "quantization", None, facts, remedy, op)
+        facts = [evidence.quantization_cost(*loss, len(fewest), len(names))]
+        facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in fewest]
+        remedy = Remedy(None, True, remedies.quantize_without(self._add_sharing_nodes(fewest)))
+        op = next((node.operator for node in case.model.nodes if node.label == fewest[0]), "")
+        culprit = Culprit(list(fewest), None, MODEL, "quantization", None, facts, remedy, op)
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
-    def _joined_output(self, kept_names: Sequence[str]) -> tuple[str, str, list[str]] | None:
-        """Return the output that joins parts, of which only one is lost because all are quantized
-        with one scale, the node that joins them, and the nodes that quantize what it computes; None
-        if the quantization of something else is at fault."""
+    def _bounded(
+        self, heals: Callable[[Sequence[str]], bool], sets: Sequence[tuple[Feed, Values]]
+    ) -> BoundedSearch:
+        """Return a search for the nodes without whose quantization the question is answered Yes."""
+        nbytes = sum(tensor_bytes(self._reference, feed) for feed, _ in sets)
+        runs_nodes = len(sets) * len(self._reference.nodes)
+        return BoundedSearch(heals, nbytes, runs_nodes, _MOST_CHECKS)
+
+    def _find_lost_joins(
+        self,
+        outputs: Sequence[Values],
+        goals: Sequence[Values],
+        sets: Sequence[tuple[Feed, Values]],
+    ) -> list[tuple[list[Node], list[str]]]:
+        """Return the concatenations whose single scale makes a part of an output constant, as the
+        path to the output, with the fewest nodes on it that must not be quantized."""
+        case, joins = self._case, []
+        lost = {name for pair in zip(outputs, goals) for name in case.find_lost_outputs(*pair)}
+        for path in self._joins():
+            output = path[-1].makes[0]
+            if output not in lost:
+                continue
+            search = self._bounded(
+                lambda some, name=output: not self._is_lost(name, some, sets),  # type: ignore[misc]
+                sets,
+            )
+            names = [node.label for node in path if node.label in self.places]
+            with case.record_step(titles.FEWEST_UNQUANTIZED) as notes:
+                kept = healing_passes(names, search)
+                if kept:
+                    notes.append(steps.sets_tried(len(kept), len(self.places), search.checks))
+                    joins.append((path, kept))
+                else:
+                    notes.append(steps.NO_NODES)
+        return joins
+
+    def _is_lost(
+        self, output: str, without: Collection[str], sets: Sequence[tuple[Feed, Values]]
+    ) -> bool:
+        """Return whether a part of an output is constant if the reference is quantized like the
+        model except some nodes."""
+        compute = self._party.load(self.quantize_reference(without))
+        return any(
+            output in self._case.find_lost_outputs(self._named(compute(feed)), goal)
+            for feed, goal in sets
+        )
+
+    def _joins(self) -> Iterator[list[Node]]:
+        """Yield, for each output that joins parts and is quantized as a whole, the nodes from the
+        concatenation to the output, if they only move or quantize what it computes."""
         makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
         for output in self._case.model.outputs:
-            nodes: list[Node] = []
+            path: list[Node] = []
             node = makers.get(output)
             while node is not None:
-                nodes.insert(0, node)
+                path.insert(0, node)
                 moves = node.operator in MOVES or node.operator in QUANTIZING
                 node = makers.get(node.reads[0]) if moves and node.reads else None
-            if nodes and nodes[0].operator == _JOINS:
-                labels = [each.label for each in nodes]
-                if set(kept_names) <= set(labels):
-                    first = next(each.label for each in nodes if each.operator in QUANTIZING)
-                    named = [name for name in labels if name == first or name in kept_names]
-                    return output, labels[0], named
-        return None
+            is_quantized = any(node.operator in QUANTIZING for node in path)
+            if is_quantized and path[0].operator == _JOINS:
+                yield path
+
+    def _culprit_of_join(
+        self,
+        path: Sequence[Node],
+        kept_names: Sequence[str],
+        pair: tuple[Values, Values],
+        loss: tuple[float, float],
+    ) -> Culprit:
+        """Return the culprit for a single scale of all parts of an output.
+
+        Args:
+            path: the nodes from the concatenation to the output.
+            kept_names: those of them that must not be quantized.
+            pair: the outputs, and those expected.
+            loss: the largest error with and without the quantization.
+        """
+        output, first = path[-1].makes[0], next(n.label for n in path if n.operator in QUANTIZING)
+        named = [node for node in path if node.label == first or node.label in kept_names]
+        off = self._case.deviation(output, *(values[output] for values in pair))
+        facts = [evidence.lost_part(output, off), evidence.error_without_quantization(*loss)]
+        remedy = Remedy(None, True, remedies.split_scale(path[0].label, output))
+        labels = [node.label for node in named]
+        op = named[0].operator
+        return Culprit(labels, None, MODEL, "quantization", None, facts, remedy, op)
 
     def _add_sharing_nodes(self, kept_names: Sequence[str]) -> list[str]:
         """Return nodes with all nodes that share their quantized tensors:
-        a tensor stays in floating point only if no node requires it quantized.
+        a tensor stays in floating point only if no node requires it quantized. Quantizers know no
+        nodes that only quantize.
         """
         nodes = self._case.model.nodes
         quantized = {name for name, _ in self._pairs()}
@@ -228,14 +302,18 @@ class QuantizedPair:
             for read in node.reads
             if read in quantized
         }
-        before = {source for name, source in self._pairs() if name in shared}
+        made = {tensor for node in nodes if node.label in kept_names for tensor in node.makes}
+        before = {source for name, source in self._pairs() if name in shared or name in made}
         shared |= {name for name, source in self._pairs() if source in before}
         return [
             node.label
             for node in nodes
-            if node.label in kept_names
-            or (node.operator not in QUANTIZING and not shared.isdisjoint(node.reads))
-            or not before.isdisjoint(node.makes)
+            if node.operator not in QUANTIZING
+            and (
+                node.label in kept_names
+                or not shared.isdisjoint(node.reads)
+                or not before.isdisjoint(node.makes)
+            )
         ]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:

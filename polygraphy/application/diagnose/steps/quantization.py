@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
@@ -34,7 +33,6 @@ from polygraphy.domain.quantization.causes import CALIBRATION, PARAMETER_CAUSES,
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.sites import is_coarse
-from polygraphy.domain.rounding import has_lost_part
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.editing import open_model
 
@@ -64,7 +62,9 @@ _RUNS = 60
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
-    if compared.largest_error <= USUAL_LOSS and not _has_lost_part(case, comparison):
+    pairs = zip(comparison.values, comparison.expected)
+    is_lost = any(case.find_lost_outputs(*values) for values in pairs)
+    if compared.largest_error <= USUAL_LOSS and not is_lost:
         return explain_shared_loss(case, comparison)
 
     def rename(values: object) -> dict[str, object]:
@@ -117,16 +117,6 @@ def explain_shared_loss(case: Case, comparison: ModelComparison) -> Found:
 def _are_few(culprits: Sequence[Culprit]) -> bool:
     """Return whether culprits are found, with so few nodes that they can be named."""
     return 0 < sum(len(culprit.nodes) for culprit in culprits) <= _FEW
-
-
-def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
-    """Return whether quantization makes a whole part of an output constant."""
-    return any(
-        has_lost_part(name, (array, expected[name]), case.layout(name))
-        for values, expected in zip(comparison.values, comparison.expected)
-        for name, array in values.items()
-        if name in expected and isinstance(array, np.ndarray)
-    )
 
 
 def _wrong_parameters(case: Case, comparison: ModelComparison) -> list[Culprit]:
