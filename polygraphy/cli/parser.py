@@ -440,6 +440,12 @@ _ROWS = (
         " GPU in OpenVINO. TensorRT always uses a GPU.",
     ),
     RemovedOption(
+        ("--tf",),
+        ("diagnose",),
+        "is an option of polygraphy run. Save the outputs of the TensorFlow or Keras model there"
+        " (--save-inputs, --save-outputs), and pass them with --load-inputs and --golden.",
+    ),
+    RemovedOption(
         ("--tolerance", "--tol"),
         ("run", "diagnose", "check"),
         "does not exist: use --rtol and --atol.",

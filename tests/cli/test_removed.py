@@ -84,3 +84,9 @@ def test_each_of_several_is_named() -> None:
 def test_precisions_have_their_short_names(word: str, name: str) -> None:
     values = parse(load_command("debug precision"), ["m.onnx", "--precision", word])
     assert values[PrecisionSearchOptions].precision == name
+
+
+def test_the_flag_of_a_backend_that_a_command_lacks_is_no_abbreviation() -> None:
+    """`--tf` would be `--tf32`."""
+    with pytest.raises(CommandLineError, match="--golden"):
+        parse(load_command("diagnose"), ["m.onnx", "--onnxrt", "--tf"])

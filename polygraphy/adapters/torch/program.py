@@ -566,7 +566,9 @@ def program_of(model: Any) -> Program:
         return Module(model)
     raise UsageError(
         "A PyTorch model must be a torch.nn.Module, TorchScript or a"
-        f" torch.export.ExportedProgram, not {with_article(type(model).__name__)}."
+        f" torch.export.ExportedProgram, not {with_article(type(model).__name__)}.",
+        hint="For a model of another library, save its inputs and outputs as .npz, and pass them"
+        " with --load-inputs and --golden (run: --load-outputs).",
     )
 
 

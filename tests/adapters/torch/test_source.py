@@ -10,7 +10,7 @@ import pytest
 
 from polygraphy.adapters.torch.program import constants_of
 from polygraphy.adapters.torch.source import TorchProgram
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.diagnosing import Exporter
 
 torch = pytest.importorskip("torch")
@@ -91,3 +91,9 @@ def test_a_release_with_the_older_exporter_only_exports_again(
 def test_constants_of_a_program_have_another_name_in_older_releases() -> None:
     assert constants_of(SimpleNamespace(tensor_constants={"c": 1})) == {"c": 1}
     assert constants_of(SimpleNamespace(constants={"c": 2})) == {"c": 2}
+
+
+def test_a_model_of_another_library_gets_a_hint() -> None:
+    with pytest.raises(UsageError, match="not an object") as caught:
+        TorchProgram(object).open({"x": np.ones((1, 3), np.float32)})
+    assert "--golden" in str(caught.value.hint)

@@ -803,6 +803,22 @@ def test_nodes_that_only_the_program_has_are_named_with_their_line() -> None:
     assert culprit["nodes"] == ["node_mul"]
 
 
+def test_nodes_inside_one_operation_have_its_line() -> None:
+    """Their results are no tensors of the program, unlike that of the last node."""
+
+    def gated(*ops: str) -> onnx.ModelProto:
+        names = ["x", *(f"t{index}" for index, _ in enumerate(ops))]
+        nodes = [helper.make_node(op, [a], [b]) for op, (a, b) in zip(ops, pairwise(names))]
+        nodes.append(helper.make_node("Mul", ["x", names[-1]], ["y"]))
+        return make("gated", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
+
+    steps = {"mish": ("aten.mish", ["x"], lambda x: x * np.tanh(np.log1p(np.exp(x))))}
+    program = FakeProgram(["x"], steps, ["mish"])
+    again = evolve(program, again=lambda feed: gated("Softplus", "Tanh"))
+    [culprit] = found(gated("Sigmoid"), again).culprits
+    assert (culprit["cause"], culprit["origin"]) == ("structure", "net.py:1")
+
+
 def test_a_file_of_another_release_is_exported_again_with_this_one() -> None:
     """What an older exporter translates incorrectly is no other program."""
     model = exported()

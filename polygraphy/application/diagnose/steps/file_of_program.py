@@ -468,7 +468,9 @@ class _FileComparison:
         else:
             facts += [program_evidence.only_in_file(node.op, node.label) for node in extra[:_NAMED]]
             facts += [program_evidence.only_in_program(*names) for names in known_pairs[:_NAMED]]
-            origin = next((where for _, where in known_pairs if where), "")
+            # Without a pair, the line is that of the next operation.
+            pairs = known_pairs or finished_operations
+            origin = next((where for _, where in pairs if where), "")
         if not known_pairs:
             ops = dict.fromkeys(self._nodes[position].op for position in missing)
             facts += [program_evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
