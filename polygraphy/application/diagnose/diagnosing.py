@@ -36,9 +36,10 @@ from polygraphy.application.diagnose.steps.invalid_models import (
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import OtherVersions, open_versions
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import errors, steps
-from polygraphy.domain.errors import BackendError, FileError, ModelError
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.words import errors, reasons, steps
+from polygraphy.domain.errors import BackendError, FileError, ModelError, UnavailableError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.domain.quantization.sites import is_coarse
@@ -230,9 +231,13 @@ def diagnose_once(case: Case, request: Request) -> Found:
             from polygraphy.application.diagnose.refusals import locate_refusal
 
             invalid = locate_refusal(case)
-        if not isinstance(invalid, Found):
+        if isinstance(invalid, Found):
+            once = invalid
+        elif request.versions is None or isinstance(error, UnavailableError):
             raise
-        once = invalid
+        else:  # The other versions are asked as well.
+            reason = join_statements(request.unexplained, reasons.nobody_runs(str(error), ""))
+            once = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     for ending in ENDINGS_ON_DATA:
         once = ending(once, request)
     return once

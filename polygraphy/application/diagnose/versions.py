@@ -215,8 +215,10 @@ def _compare_party(
     with case.record_step(title) as notes:
         try:
             own_feeds = [case.load(party)(feed) for feed in feeds]
-        except REFUSALS as error:
-            return Skip(str(error)), []
+        except REFUSALS:
+            answer = _compare_refusals(case, party, other_environments, feeds, version_here)
+            notes.append(answer.why)
+            return answer, []
         alike: list[str] = []
         differing: list[str] = []
         for version, environment in other_environments.items():
@@ -240,6 +242,26 @@ def _compare_party(
             notes.append(reason)
             return Unexplained(reason), differing
     return Skip("no version differs"), []
+
+
+def _compare_refusals(
+    case: Case,
+    party: SuspectedParty,
+    environments: Mapping[str, OtherEnvironment],
+    feeds: Sequence[Feed],
+    version_here: str,
+) -> Skip | Unexplained:
+    """Return which other versions of a backend run a model that the version here rejects."""
+    running: list[str] = []
+    for version, environment in environments.items():
+        with suppress(*REFUSALS, PolygraphyException):
+            for feed in feeds:
+                environment.run(case.model.proto, feed, party.settings)
+            running.append(version)
+        case.record_version(party.name, version)
+    if not running:
+        return Skip(steps.rejected_by_versions(version_here, list(environments)))
+    return Unexplained(reasons.versions_run_it(party.name, version_here, running))
 
 
 def find_right_versions(

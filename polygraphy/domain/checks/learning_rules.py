@@ -167,6 +167,55 @@ def _check_grams(call: OperatorCall) -> Iterator[Violation]:
         yield Violation(call.op, text, f"it has {len(weights)}", ATTRIBUTE)
 
 
+def _check_gram_starts(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a TfIdfVectorizer lacks grams of a length, or they start nowhere."""
+    starts, high = call.attributes.get("ngram_counts"), call.attributes.get("max_gram_length")
+    if starts is None or high is None:
+        return
+    pool = call.attributes.get("pool_int64s") or call.attributes.get("pool_strings") or ()
+    if len(starts) < high:
+        text = f"a max_gram_length of at most {len(starts)}, the number of ngram_counts"
+        yield wrong_attribute(call, "max_gram_length", text)
+    elif sorted(starts) != [*starts] or not 0 <= starts[0] <= starts[-1] <= len(pool):
+        text = f"ascending positions in the pool [0, {len(pool)}] in ngram_counts"
+        yield wrong_attribute(call, "ngram_counts", text)
+
+
+def _check_ensemble(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a TreeEnsemble refers to a node, leaf, feature or target that does not
+    exist.
+    """
+    attributes, size = call.attributes, dim_of(call, 0, -1)
+    inner = len(attributes.get("nodes_featureids") or ())
+    leaves = len(attributes.get("leaf_targetids") or ())
+    limits = [
+        ("nodes_featureids", size),
+        ("tree_roots", inner),
+        ("leaf_targetids", attributes.get("n_targets")),
+    ]
+    for name in ("true", "false"):
+        ids = attributes.get(f"nodes_{name}nodeids") or ()
+        are_leaves = attributes.get(f"nodes_{name}leafs") or ()
+        if len(ids) != len(are_leaves):
+            continue
+        for number, is_leaf in zip(ids, are_leaves):
+            count = leaves if is_leaf else inner
+            if not 0 <= number < count:
+                text = f"nodes_{name}nodeids in [0, {count - 1}]"
+                yield Violation(call.op, text, f"it contains {number}", ATTRIBUTE)
+                return
+    for name, limit in limits:
+        bad = [
+            number
+            for number in attributes.get(name) or ()
+            if number < 0 or (limit is not None and number >= limit)
+        ]
+        if bad and (limit is None or limit > 0):
+            text = f"{name} of at least 0" if limit is None else f"{name} in [0, {limit - 1}]"
+            yield Violation(call.op, text, f"{name} contains {bad[0]}", ATTRIBUTE)
+            return
+
+
 def _check_vectorizer(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless a FeatureVectorizer has a number of columns for each input."""
     columns, inputs = call.attributes.get("inputdimensions"), len(call.inputs)
@@ -198,9 +247,14 @@ LEARNING_RULES: dict[str, tuple[Rule, ...]] = {
     "Scaler": (_length_rule(("offset", "scale"), "numbers"),),
     "TfIdfVectorizer": (
         _check_grams,
+        _check_gram_starts,
         attribute_rule(
             "max_skip_count", lambda value: value >= 0, "a max_skip_count of at least 0"
         ),
+    ),
+    "TreeEnsemble": (
+        _check_ensemble,
+        attribute_rule("n_targets", lambda value: value > 0, "a positive n_targets"),
     ),
     "TreeEnsembleClassifier": _TREES,
     "TreeEnsembleRegressor": _TREES,

@@ -138,6 +138,8 @@ class InvalidNode:
         message: the rule and what breaks it, a sentence.
         kind: as of `Violation`.
         tensor: the input that breaks it; empty if it is another thing.
+        place: where in the node the node that breaks it is, as ``then_branch/Add_1``; empty if it
+            is the node itself.
     """
 
     index: int
@@ -145,6 +147,7 @@ class InvalidNode:
     message: str
     kind: str
     tensor: str = ""
+    place: str = ""
 
 
 OUTPUT = "Output: "

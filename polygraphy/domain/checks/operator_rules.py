@@ -178,7 +178,9 @@ def _check_expand(call: OperatorCall) -> Iterator[Violation]:
     data, sizes, operand = call.shape(0), call.integers(1), call.input(1)
     if data is None or sizes is None or operand is None:
         return
-    if broadcast_shapes([data, sizes]) is None:
+    if min(sizes, default=0) < 0:
+        yield wrong_values(call, operand, "sizes of at least 0", sizes)
+    elif broadcast_shapes([data, sizes]) is None:
         yield wrong_values(call, operand, f"a shape that {shape_text(data)} broadcasts to", sizes)
 
 
@@ -459,6 +461,13 @@ def _check_einsum(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_attribute(call, "equation", f"one term per input ({len(call.inputs)})")
         return
     letters = equation.partition("->")[2].replace(".", "")
+    if not equation.replace("->", "", 1).replace(",", "").replace(".", "").isalpha():
+        if equation.replace(".", "") not in ("", "->"):
+            yield wrong_attribute(call, "equation", "letters, ',', '...' and one '->'")
+        return
+    if "," in letters:
+        yield wrong_attribute(call, "equation", "one output, without ','")
+        return
     if len({*letters}) < len(letters):
         yield wrong_attribute(call, "equation", "each letter of the output once")
         return
@@ -575,6 +584,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "MaxPool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "AveragePool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "LpPool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
+    "MaxUnpool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "Gemm": (require_ranks(x0=2, x1=2), check_gemm),
     "MatMul": (require_ranks(x0=(1, ANY_RANK), x1=(1, ANY_RANK)), check_matmul),
     "Gather": (_indices_rule(),),
@@ -637,6 +647,8 @@ _extend(_BINARY, _check_broadcast)
 _extend(_ALONG, _axis_rule())
 _extend(_REDUCED, _axes_rule(1))
 _extend(_REDUCED, require_ranks(x1=(0, 1)))
+_extend("Split Squeeze Unsqueeze", require_ranks(x1=(0, 1)))
+_extend("Expand Reshape", require_ranks(x1=1))
 
 _TABLES = (
     _RULES,

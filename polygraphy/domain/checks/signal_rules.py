@@ -22,6 +22,7 @@ from polygraphy.domain.checks.requirements import (
     scalar_rule,
     shape_rule,
     wrong_attribute,
+    wrong_rank,
     wrong_shape,
     wrong_values,
 )
@@ -97,6 +98,9 @@ def _check_affine_grid(call: OperatorCall) -> Iterator[Violation]:
     if count not in (4, 5):
         yield wrong_shape(call, operand, "4 or 5 sizes")
         return
+    if sizes is not None and min(sizes) < 1:
+        yield wrong_values(call, operand, "sizes of at least 1", sizes)
+        return
     expected = (None if sizes is None else sizes[0], count - 2, count - 1)
     if len(theta.shape) != len(expected) or not all(map(fits, theta.shape, expected)):
         yield wrong_shape(call, theta, f"matrices of shape {shape_text(expected)}")
@@ -133,10 +137,20 @@ def _check_attention(call: OperatorCall) -> Iterator[Violation]:
                 return
     query, key, value = (_heads(call, position) for position in range(3))
     operands = [call.input(position) for position in range(3)]
-    if query is None or key is None or value is None or None in operands:
+    first, keys, values = operands
+    if first is None or keys is None or values is None:
         return
-    _, keys, values = operands
-    assert keys is not None and values is not None
+    for operand in (keys, values):
+        if first.shape is None or operand.shape is None:
+            continue
+        if len(operand.shape) != len(first.shape):
+            yield wrong_rank(call, operand, f"rank {len(first.shape)}, like its query")
+            return
+        if first.shape and not fits(operand.shape[0], first.shape[0]):
+            yield wrong_shape(call, operand, f"a batch of {first.shape[0]}, like its query")
+            return
+    if query is None or key is None or value is None:
+        return
     if not fits(key[2], query[2]):
         yield wrong_shape(call, keys, f"heads of {query[2]} elements, like its query")
     elif not fits(value[1], key[1]) or not fits(value[0], key[0]):
@@ -163,11 +177,18 @@ def _check_past(call: OperatorCall, key: _Heads, value: _Heads) -> Iterator[Viol
             call.op, "past_key and past_value, or neither", actual, SHAPE, single_input.name
         )
         return
+    batch, length = dim_of(call, 0, 0), dim_of(call, _PAST_KEY, 2)
     for operand, (heads, _, size), name in ((past_key, key, "keys"), (past_value, value, "values")):
         if operand is None or operand.shape is None:
             continue
+        text = ""
         if not is_shape(operand.shape, (None, heads, None, size)):
             text = f"past {name} of {heads} heads of {size} elements, like its {name}"
+        elif not fits(operand.shape[0], batch):
+            text = f"past {name} of a batch of {batch}, like its query"
+        elif not fits(operand.shape[2], length):
+            text = f"past values of length {length}, like past_key"
+        if text:
             yield wrong_shape(call, operand, text)
             return
 
@@ -206,6 +227,19 @@ def _check_rotation(call: OperatorCall) -> Iterator[Violation]:
     if size is not None and size % 2:
         yield wrong_shape(call, data, "an even head size")
         return
+    if len(shape) == 3 and heads and shape[-1] is not None and shape[-1] % heads:
+        yield wrong_shape(call, data, f"a last axis that {heads} heads divide")
+        return
+    ids, second = call.input(3), call.input(2)
+    length = shape[2] if len(shape) == 4 else shape[1] if len(shape) == 3 else None
+    if ids is not None and ids.shape is not None and not is_shape(ids.shape, (shape[0], length)):
+        text = f"position ids of shape {shape_text((shape[0], length))}"
+        yield wrong_shape(call, ids, text)
+        return
+    wanted, actual = call.shape(1), call.shape(2)
+    if second is not None and wanted and actual and not is_shape(actual, wanted):
+        yield wrong_shape(call, second, f"the shape of cos_cache {shape_text(wanted)}")
+        return
     half = part // 2 if part else None if size is None else size // 2
     rank = 2 if call.input(3) is not None else 3
     for position in (1, 2):
@@ -229,7 +263,13 @@ _SIZED = (scalar_rule(0), _positive_rule(0, "a size", 0))
 
 SIGNAL_RULES: dict[str, tuple[Rule, ...]] = {
     "DFT": (_check_components, scalar_rule(1), _positive_rule(1, "a dft_length")),
-    "STFT": (scalar_rule(1, 3), _positive_rule(1, "a frame_step"), _check_frames, _check_sides),
+    "STFT": (
+        scalar_rule(1, 3),
+        _positive_rule(1, "a frame_step"),
+        _positive_rule(3, "a frame_length"),
+        _check_frames,
+        _check_sides,
+    ),
     "HannWindow": _SIZED,
     "HammingWindow": _SIZED,
     "BlackmanWindow": _SIZED,

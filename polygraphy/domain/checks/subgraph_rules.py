@@ -13,8 +13,15 @@ from polygraphy.domain.checks.operator_call import (
     Operand,
     OperatorCall,
     Violation,
+    shape_text,
 )
-from polygraphy.domain.checks.requirements import dim_of, fits, wrong_attribute, wrong_shape
+from polygraphy.domain.checks.requirements import (
+    dim_of,
+    fits,
+    is_shape,
+    wrong_attribute,
+    wrong_shape,
+)
 from polygraphy.domain.tensors.naming import count_text
 
 _SCAN = 9
@@ -104,6 +111,28 @@ def _check_scan(call: OperatorCall) -> Iterator[Violation]:
     yield from _check_scan_lists(call, count, call.outputs - carried)
     yield from _check_scan_lengths(call, count)
     yield from _check_carried(call, call.inputs[:carried], body.inputs, body.outputs)
+    yield from _check_passed(call, body, carried)
+
+
+def _check_passed(call: OperatorCall, body: Body, carried: int) -> Iterator[Violation]:
+    """Yield a violation if the body of a Scan declares another type or shape than it gets."""
+    axes = call.attributes.get("scan_input_axes") or [0] * (len(call.inputs) - carried)
+    for position, (given, inner) in enumerate(zip(call.inputs, body.inputs)):
+        if given is None:
+            continue
+        shape = given.shape
+        if shape is not None and position >= carried and position - carried < len(axes):
+            axis = axes[position - carried]
+            shape = tuple(dim for i, dim in enumerate(shape) if i != axis % max(len(shape), 1))
+        if given.dtype and inner.dtype and given.dtype != inner.dtype:
+            actual = f"{inner.name!r} is {inner.dtype} and {given.name!r} is {given.dtype}"
+            yield Violation(call.op, "the same data type in its body", actual, TYPE, given.name)
+            return
+        if shape is not None and inner.shape is not None and not is_shape(inner.shape, shape):
+            what = "slices" if position >= carried else "states"
+            text = f"{what} of shape {shape_text(inner.shape)} for {inner.name!r} of its body"
+            yield wrong_shape(call, given, text)
+            return
 
 
 def _check_scan_lists(call: OperatorCall, inputs: int, outputs: int) -> Iterator[Violation]:

@@ -160,6 +160,11 @@ def _check_transposed(call: OperatorCall) -> Iterator[Violation]:
 def _check_blocks(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations unless the input of a Col2Im has the blocks of its image."""
     data, image, block = call.input(0), call.integers(1), call.integers(2)
+    for position, name in ((1, "image"), (2, "block")):
+        sizes, operand = call.integers(position), call.input(position)
+        if operand is not None and sizes and min(sizes) < 1:
+            yield wrong_values(call, operand, f"positive sizes of the {name}", sizes)
+            return
     if data is None or data.shape is None or len(data.shape) != _COLUMNS:
         return
     if block is None or image is None or len(image) != len(block) or min(block, default=0) < 1:
@@ -213,11 +218,22 @@ def _check_offsets(call: OperatorCall) -> Iterator[Violation]:
     if kernel is None or None in kernel:
         return
     count = groups * prod(size or 0 for size in kernel)
-    batch, unknown = dim_of(call, 0, 0), [None] * len(kernel)
+    batch, sizes = dim_of(call, 0, 0), _output_sizes(call, kernel)
     yield from require_shape(
-        call, 2, (batch, len(kernel) * count, *unknown), "the offsets, one for each axis and weight"
+        call, 2, (batch, len(kernel) * count, *sizes), "the offsets, one for each axis and weight"
     )
-    yield from require_shape(call, 4, (batch, count, *unknown), "the mask")
+    yield from require_shape(call, 4, (batch, count, *sizes), "the mask")
+
+
+def _output_sizes(call: OperatorCall, kernel: Sequence[int | None]) -> list[int | None]:
+    """Return the number of windows along each spatial axis, None where it is unknown."""
+    shape, windows = call.shape(0), _windows(call, kernel)
+    if shape is None or len(shape) != len(kernel) + 2 or len(windows) != len(kernel):
+        return [None] * len(kernel)
+    return [
+        None if window is None or size is None else window.count(size)
+        for window, size in zip(windows, shape[2:])
+    ]
 
 
 _SLIDING: tuple[Rule, ...] = (check_window, _check_padding, _check_negative_pads)

@@ -44,6 +44,8 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
         "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
     },
+    "SpaceToDepth": {"mode": ("DCR", "CRD")},
+    "TensorScatter": {"mode": ("linear", "circular")},
     "RoiAlign": {
         "mode": ("avg", "max"),
         "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
@@ -57,9 +59,26 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Upsample": {"mode": ("nearest", "linear", "bilinear")},
 }
 """By operator and attribute, the words of all opsets."""
-
-
+_ADDED: Mapping[tuple[str, str], int] = {
+    ("GridSample", "cubic"): 20,
+    ("GridSample", "linear"): 20,
+    ("Pad", "wrap"): 19,
+    ("Resize", "cubic"): 11,
+    ("Resize", "half_pixel_symmetric"): 19,
+    ("ScatterElements", "max"): 18,
+    ("ScatterElements", "min"): 18,
+    ("ScatterND", "max"): 18,
+    ("ScatterND", "min"): 18,
+}
+"""By operator and word, the first opset that has it; all opsets have the others."""
+_REMOVED: Mapping[tuple[str, str], int] = {
+    ("GridSample", "bicubic"): 20,
+    ("GridSample", "bilinear"): 20,
+    ("Resize", "tf_half_pixel_for_nn"): 13,
+}
+"""By operator and word, the first opset that does not have it any more."""
 _NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "Attention": {"qk_matmul_output_mode": (0, 1, 2, 3), "softmax_precision": (1, 10, 11, 16)},
     "GRU": {"layout": (0, 1)},
     "LSTM": {"layout": (0, 1)},
     "LayerNormalization": {"stash_type": (1, 10, 11, 16)},
@@ -67,6 +86,7 @@ _NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "MaxPool": {"storage_order": (0, 1)},
     "LpNormalization": {"p": (1, 2)},
     "NonMaxSuppression": {"center_point_box": (0, 1)},
+    "TreeEnsemble": {"aggregate_function": (0, 1, 2, 3), "post_transform": (0, 1, 2, 3, 4)},
 }
 """By operator and attribute, the only numbers."""
 _NO_TYPES = (0, 14, 15)
@@ -80,7 +100,7 @@ _ACTIVATIONS = (
 
 
 def check_words(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation for each attribute with a value that no opset allows."""
+    """Yield a violation for each attribute with a value that the opset does not allow."""
     for name, numbers in _NUMBERS.get(call.op, {}).items():
         if call.attributes.get(name, numbers[0]) not in numbers:
             yield wrong_attribute(call, name, f"one of {', '.join(map(str, numbers))}")
@@ -91,10 +111,20 @@ def check_words(call: OperatorCall) -> Iterator[Violation]:
     activations = call.attributes.get("activations") if call.op in _GATES else None
     if activations:
         yield from _check_activations(call, [*map(str, activations)])
-    for name, words in _WORDS.get(call.op, {}).items():
+    for name, every_word in _WORDS.get(call.op, {}).items():
+        words = [word for word in every_word if _has_word(call, word)]
         value = call.attributes.get(name)
         if isinstance(value, str) and value not in words:
             yield wrong_attribute(call, name, f"one of {', '.join(words)}")
+
+
+def _has_word(call: OperatorCall, word: str) -> bool:
+    """Return whether a word exists in the opset of a node."""
+    first, end = _ADDED.get((call.op, word), 0), _REMOVED.get((call.op, word), _NO_END)
+    return first <= call.opset < end
+
+
+_NO_END = 1 << 31
 
 
 def _check_activations(call: OperatorCall, activations: Sequence[str]) -> Iterator[Violation]:

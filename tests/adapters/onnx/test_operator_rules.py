@@ -46,7 +46,7 @@ CASES = [
     (IMAGE, "y = GatherND(x,i)", {"i": np.array([[0, 6]], INT)}, "axis 1 of size 6"),
     (IMAGE, "y = Resize(x,,,s)", {"s": np.ones(3, INT)}, "4 sizes"),
     (IMAGE, "y = GridSample(x,g)", {"g": np.ones((2, 3, 3, 2), F)}, "a grid of shape"),
-    (IMAGE, 'y = GridSample<mode="box">(x,g)', {"g": np.ones((1, 3, 3, 2), F)}, "one of linear"),
+    (IMAGE, 'y = GridSample<mode="box">(x,g)', {"g": np.ones((1, 3, 3, 2), F)}, "one of nearest"),
     (MATRIX, "y = Where(x,x,x)", {}, "an input of type bool, but 'x' is float32"),
     (MATRIX, "y = Gather(x,x)", {}, "an input of type int32, int64"),
     (IMAGE, "y = GroupNormalization<num_groups=4>(x,s,s)", {"s": np.ones(4, F)}, "6 channels"),
@@ -161,7 +161,7 @@ CASES = [
      "a mask that broadcasts to (1, 2, 4, 4)"),
     ("float[1,2,4,8] x", "y = Attention(x,x,x,m)", {"m": np.ones((4, 5), F)}, "broadcasts to"),
     ("float[1,1,4,4] x", "y = DeformConv(x,w,o)",
-     {"w": np.ones((1, 1, 2, 2), F), "o": np.ones((1, 6, 3, 3), F)}, "(1, 8, ?, ?) for the offsets"),
+     {"w": np.ones((1, 1, 2, 2), F), "o": np.ones((1, 6, 3, 3), F)}, "(1, 8, 3, 3) for the offsets"),
     ("int64[1] x", "y = ai.onnx.ml.LabelEncoder<keys_int64s=[1,2], values_int64s=[1]>(x)", {},
      "as many values_int64s as keys_int64s (2)"),
     (MATRIX, "y = ai.onnx.ml.Imputer(x)", {}, "it has neither"),
@@ -174,6 +174,36 @@ CASES = [
     (MATRIX, "y = ai.onnx.ml.LinearRegressor<coefficients=[0.1,0.2,0.3], post_transform=\"RELU\">(x)",
      {}, "one of NONE"),
     (MATRIX, "y = LayerNormalization<stash_type=7>(x,s)", {"s": np.ones(3, F)}, "one of 1, 10"),
+    (IMAGE, 'y = GridSample<mode="linear">(x,g)', {"g": np.ones((1, 3, 3, 2), F)}, "bilinear"),
+    (IMAGE, 'y = Pad<mode="wrap">(x,p)', {"p": np.zeros(8, INT)}, "one of constant, reflect, edge"),
+    (MATRIX, 'y = Einsum<equation="ij->i,j">(x)', {}, "one output"),
+    (MATRIX, 'y = Einsum<equation="i1->i">(x)', {}, "letters"),
+    ("float[1,2,4,8] x", "y = Attention<qk_matmul_output_mode=7>(x,x,x)", {}, "one of 0, 1, 2, 3"),
+    ("float[1,2,4,8] x", "y = Attention(x,k,k)", {"k": np.ones((2, 2, 4, 8), F)}, "a batch of 1"),
+    ("float[1,2,4,8] x", "y = Attention<q_num_heads=2, kv_num_heads=2>(x,k,k)",
+     {"k": np.ones((1, 4, 16), F)}, "rank 4, like its query"),
+    ("float[1,2,4,8] x", "y = Attention(x,x,x,,k,v)",
+     {"k": np.ones((1, 2, 3, 8), F), "v": np.ones((1, 2, 5, 8), F)}, "length 3, like past_key"),
+    ("float[1,2,3] x", "y = AffineGrid(x,s)", {"s": np.array([1, 1, 3, 0])}, "at least 1"),
+    ("float[1,5,4] x", "y = Col2Im(x,i,b)", {"i": np.full(2, 5), "b": np.array([1, 0])},
+     "positive sizes of the block"),
+    ("float[1,1,4,4] x", "y = DeformConv(x,w,o)",
+     {"w": np.ones((1, 1, 2, 2), F), "o": np.ones((1, 8, 3, 4), F)}, "(1, 8, 3, 3) for the offsets"),
+    (MATRIX, "y = Expand(x,s)", {"s": np.array([-2, 3], INT)}, "sizes of at least 0"),
+    (IMAGE, "y = MaxUnpool<kernel_shape=[1,1], strides=[1,0]>(x,i)",
+     {"i": np.zeros((1, 6, 4, 5), INT)}, "positive values in strides"),
+    ("float[1,2,3,4] x", "y = RotaryEmbedding(x,c,c,i)",
+     {"c": np.ones((5, 2), F), "i": np.zeros((1, 2), INT)}, "position ids of shape (1, 3)"),
+    ("float[1,2,3,4] x", "y = RotaryEmbedding(x,c,s,i)",
+     {"c": np.ones((5, 2), F), "s": np.ones((4, 2), F), "i": np.zeros((1, 3), INT)},
+     "the shape of cos_cache"),
+    ("float[1,16,1] x", "y = STFT(x,s,,n)", {"s": np.array(2), "n": np.array(-4)},
+     "a frame_length of at least 1"),
+    (MATRIX, "y = Reshape(x,s)", {"s": np.array([[3, 2]], INT)}, "rank 1 for input 1"),
+    (MATRIX, "y = TfIdfVectorizer<mode=\"TF\", min_gram_length=1, max_gram_length=3,"
+     " max_skip_count=0, ngram_counts=[0,1], ngram_indexes=[0,1], pool_int64s=[1,2,3]>(i)",
+     {"i": np.zeros(2, INT)}, "a max_gram_length of at most 2"),
+    ("bool[2,3] x", "y = ai.onnx.ml.Binarizer(x)", {}, "'x' is bool"),
 ]  # fmt: skip
 
 
@@ -201,6 +231,10 @@ SUBGRAPHS = [
     (f"y = Scan<num_scan_inputs=1, scan_input_directions=[2], body=b {SCAN}>(x)", "0 (forward)"),
     (f"y = Scan<num_scan_inputs=1, scan_output_axes=[0,1], body=b {SCAN}>(x)", "1 value in"),
     (f"y = Scan<num_scan_inputs=1, scan_input_axes=[2], body=b {SCAN}>(x)", "axes in [-2, 1]"),
+    ("y = Scan<num_scan_inputs=1, body=b (double[3] e) => (double[3] o) { o = Neg(e) }>(x)",
+     "the same data type in its body"),
+    ("y = Scan<num_scan_inputs=1, body=b (float[2] e) => (float[2] o) { o = Neg(e) }>(x)",
+     "slices of shape (2,)"),
     ("y = Scan<num_scan_inputs=2, body=b (float[3] e, float f) => (float[3] o) { o = Add(e,f) }>"
      "(x,w)", "2 elements on axis 0, like the others"),
     (f"y = Loop<body=b {LOOP}>(n,c)", "2 inputs of body"),
@@ -281,6 +315,8 @@ def test_declared_types_are_checked_against_the_nodes() -> None:
         ("h = f.act(x) y = Relu(h)", 0, "'h' is float32, but the graph declares float16"),
         ("s = SequenceConstruct(x) h = ConcatFromSequence<axis=0>(s) y = Relu(h)", 0,
          "'s' is a sequence of tensors, but the graph declares a tensor"),
+        ("q = SequenceConstruct(x) h = ConcatFromSequence<axis=0>(q) y = Relu(h)", 0,
+         "'q' is a sequence of tensors of type float32, but the graph declares float16"),
     ],
 )  # fmt: skip
 def test_the_node_with_a_wrong_declaration_is_found_and_the_declaration_corrected(
@@ -288,7 +324,7 @@ def test_the_node_with_a_wrong_declaration_is_found_and_the_declaration_correcte
 ) -> None:
     model = parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17, "f": 1]> g (float[2,2] x) => (float[2,2] y)'
-        f" <float16[2,2] h, float[2,2] s> {{ {nodes} }}"
+        f" <float16[2,2] h, float[2,2] s, seq(float16[2,2]) q> {{ {nodes} }}"
         ' <domain: "f", opset_import: ["": 17]> act (p) => (r) { r = Abs(p) }'
     )
     first, *_ = find_violations(model, {})
@@ -341,6 +377,16 @@ def test_a_call_of_a_function_is_found_by_its_node(call: str, body: str, said: s
         <domain: "f", opset_import: ["": 13]> inner (p) => (r) {{ {body} }}"""
     [found] = find_violations(parser.parse_model(text), {})
     assert found.index == 1 and said in found.message
+
+
+def test_a_node_in_a_body_is_checked_with_the_values_that_it_reads() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4] t, int64[2] i) => (float y)
+        { a = Abs(t) y = Scan<num_scan_inputs=1, body = b (int64 e) => (float o)
+        { p = Relu(a) o = Gather(p, e) }>(i) }"""
+    values = {"i": np.array([1, 9]), "a": np.ones(4, F)}
+    [found] = find_violations(parser.parse_model(text), values)
+    assert (found.index, found.tensor) == (1, "e")
+    assert "contains 9" in found.message and found.place == "body/polygraphy_unnamed_node_1"
 
 
 def test_past_keys_of_attention_have_the_heads_of_its_keys() -> None:

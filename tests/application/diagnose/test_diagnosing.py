@@ -20,7 +20,7 @@ from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.domain.ports import command_line
-from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.running import open_environment
 from tests.support.diagnosis.diagnosis_cases import Kept, network
@@ -325,6 +325,30 @@ def test_other_versions_are_compared_also_beside_a_backend_in_half_precision() -
     parties = [WrongRewriter(guilty=()), Builder()]
     with bind(open_environment, Elsewhere(), "wrong"), pytest.raises(InconclusiveError, match=said):
         diagnose(network(), parties, environments=["1.1.0"])
+
+
+class Unwilling(WrongRewriter):
+    """One that runs no model."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        raise BackendError("no such kernel", backend=self.name)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("1.4.0", "wrong 1.4.0 runs the model, and 1.2.0 rejects it. .*no such kernel"),
+        ("1.1.5", "^No backend could run the model: no such kernel"),
+    ],
+)
+def test_other_versions_are_asked_also_where_the_version_here_rejects_the_model(
+    other: str, said: str
+) -> None:
+    elsewhere, nobody = Elsewhere(), bind(SuspectedParty, Unwilling(), REFERENCE)
+    there = bind(open_environment, elsewhere, "wrong")
+    with nobody, there, pytest.raises(InconclusiveError, match=said):
+        diagnose(network(()), [Unwilling()], environments=[other])
+    assert {*elsewhere.runs} == {other}
 
 
 def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept) -> None:

@@ -93,10 +93,14 @@ def _contradicts(declared: TypeProto, inferred: TypeProto) -> bool:
     kinds = [kind_of(type_proto) for type_proto in (declared, inferred)]
     if "" not in kinds and kinds[0] != kinds[1]:
         return True
+    for field in ("sequence_type", "optional_type"):
+        if declared.HasField(field) and inferred.HasField(field):
+            types = [getattr(type_proto, field).elem_type for type_proto in (declared, inferred)]
+            return _contradicts(*types)
     if not (declared.HasField("tensor_type") and inferred.HasField("tensor_type")):
         return False
-    types = declared.tensor_type.elem_type, inferred.tensor_type.elem_type
-    if all(types) and types[0] != types[1]:
+    numbers = declared.tensor_type.elem_type, inferred.tensor_type.elem_type
+    if all(numbers) and numbers[0] != numbers[1]:
         return True
     shapes: list[Any] = [shape_of(type_proto.tensor_type) for type_proto in (declared, inferred)]
     if None in shapes:

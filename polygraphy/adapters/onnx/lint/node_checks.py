@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.declared_types import kind_of, mistyped_weights
+from polygraphy.adapters.onnx.graph.declared_types import mistyped_weights
 from polygraphy.adapters.onnx.graph.editing import is_only_discouraged
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
+from polygraphy.adapters.onnx.lint.body_checks import find_violation_in_body
+from polygraphy.adapters.onnx.lint.declarations import (
+    dims_of,
+    disagreements,
+    wrong_declarations,
+)
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import one_line
 from polygraphy.adapters.onnx.storage.weights import SMALL, OnnxDataTypes, byte_size, is_external
@@ -24,7 +30,7 @@ from polygraphy.adapters.onnx_common.inference import (
     crashes_by_attribute,
     crashes_without_types,
 )
-from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.checks.lint import EXCEPTION, OPSET_IMPORT, WARNING, LintEntry, Source
 from polygraphy.domain.checks.operator_call import (
     ATTRIBUTE,
@@ -35,7 +41,6 @@ from polygraphy.domain.checks.operator_call import (
     Operand,
     OperatorCall,
     Violation,
-    shape_text,
 )
 from polygraphy.domain.checks.operator_rules import violations
 from polygraphy.domain.checks.undefined_rules import undefined_results
@@ -84,14 +89,20 @@ def find_violations(
     labels = [str(index) for index in range(len(model.graph.node))]
     invalid = {
         wrong_declaration.index: wrong_declaration
-        for wrong_declaration in _wrong_declarations(model, values)
+        for wrong_declaration in wrong_declarations(model, values)
         if chosen is None or wrong_declaration.index in chosen
     }
     for entry, violation in NodeChecks(model, values, chosen).findings(labels):
         kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
+        place = entry.nodes[0].partition("/")[2] if entry.nodes else ""
         for index in _positions(model, entry.nodes):
             if chosen is None or index in chosen:
-                invalid.setdefault(index, InvalidNode(index, entry.op, entry.message, kind, tensor))
+                found = InvalidNode(index, entry.op, entry.message, kind, tensor, place)
+                invalid.setdefault(index, found)
+    for index, node in enumerate(model.graph.node if values else ()):
+        if index not in invalid and (chosen is None or index in chosen) and graphs_of(node):
+            inner = find_violation_in_body(model, index, values, find_violations)
+            invalid.update({} if inner is None else {index: inner})
     return [invalid[index] for index in sorted(invalid)]
 
 
@@ -104,40 +115,6 @@ def _positions(model: ModelProto, labels: Sequence[str]) -> list[int]:
         return [int(where)]
     called = {(f.domain, f.name) for f in model.functions if f"{f.domain}.{f.name}" == where}
     return [i for i, node in enumerate(model.graph.node) if (node.domain, node.op_type) in called]
-
-
-def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
-    """Yield nodes with outputs that differ in shape from their declaration.
-    A dimension name has one length in the whole graph."""
-    sizes: dict[str, int] = {}
-    for value in model.graph.input:
-        array = values.get(value.name)
-        # The value is an array, not a sequence.
-        shape = array.shape if isinstance(array, np.ndarray) else ()
-        for dim, size in zip(_dims(value.type) or (), shape):
-            if isinstance(dim, str) and dim != "?":
-                sizes.setdefault(dim, size)
-    declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
-    for index, node in enumerate(model.graph.node):
-        for name in node.output:
-            array = values.get(name)
-            dims = _dims(declared[name]) if name in declared else None
-            if dims is None or not isinstance(array, np.ndarray):
-                continue
-            wanted = [dim if isinstance(dim, int) else sizes.get(dim) for dim in dims]
-            if len(wanted) != array.ndim or any(
-                size is not None and size != actual for size, actual in zip(wanted, array.shape)
-            ):
-                shape = f"({', '.join(map(str, dims))})"
-                text = (
-                    f"{node.op_type} computes {name!r} of shape {shape_text(array.shape)}, but the"
-                    f" graph declares {shape}"
-                )
-                named = {dim: size for dim, size in sizes.items() if dim in dims}
-                known_dims = ", ".join(f"{dim} is {size}" for dim, size in named.items())
-                text += f", where {known_dims}." if known_dims else "."
-                yield InvalidNode(index, node.op_type, text, SHAPE, name)
-                break
 
 
 class NodeChecks:
@@ -263,7 +240,7 @@ class NodeChecks:
                         # Do not run an invalid node, because its errors would be reported for later
                         # nodes.
                         types.update(output_types)
-                    for text in _disagreements(output_types, stated):
+                    for text in disagreements(output_types, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
             self._add_known(graph, node, types, data, {} if broken else stated)
 
@@ -355,9 +332,9 @@ class NodeChecks:
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output), bodies)
         if bodies:  # For nodes without subgraphs, the checker reports missing parts.
             yield from _missing_parts(call, node, schema)
+        yield from _forbidden_types(call, schema)
         if not domain_of(node.domain):
             yield from _type_conflicts(call, schema)
-            yield from _forbidden_types(call, schema)
             yield from _forbidden_results(call, schema)
         yield from violations(call)
         if self._chosen is not None:  # For valid nodes, only different results matter.
@@ -467,37 +444,6 @@ def _context(ir_version: int, opsets: dict[str, int]) -> Any:
     return context
 
 
-def _disagreements(
-    result: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]
-) -> Iterator[str]:
-    """Yield a phrase for each tensor whose shape or data type differs from the declaration."""
-    for name, inferred in result.items():
-        if name in stated:
-            kinds = [kind_of(declared) for declared in (inferred, stated[name])]
-            if "" not in kinds and kinds[0] != kinds[1]:
-                yield f"Output: '{name}' is a {kinds[0]}, but the graph declares a {kinds[1]}."
-                continue
-            types = [
-                _TYPES.from_native(declared.tensor_type.elem_type)
-                for declared in (inferred, stated[name])
-            ]
-            if None not in types and types[0] is not types[1]:
-                own_names, declared = (kind.name for kind in types if kind is not None)
-                yield f"Output: '{name}' is {own_names}, but the graph declares {declared}."
-                continue
-            ours, dims = _dims(inferred), _dims(stated[name])
-            if ours is None or dims is None:
-                continue
-            is_same = len(ours) == len(dims) and all(
-                isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(ours, dims)
-            )
-            if not is_same:
-                yield (
-                    f"Output: '{name}' is of shape ({', '.join(map(str, ours))}), but the graph"
-                    f" declares ({', '.join(map(str, dims))})."
-                )
-
-
 def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
     """Yield a violation for each input whose data type must equal that of another, and differs."""
     formal = list(schema.inputs)
@@ -604,7 +550,7 @@ def _typed_operand(name: str, described: TypeProto, values: Any = None) -> Opera
     """Return an operand with the facts of its type; without facts if it is not a tensor."""
     if not described.HasField("tensor_type"):
         return Operand(name, None, values)
-    dims = _dims(described)
+    dims = dims_of(described)
     entry = _TYPES.from_native(described.tensor_type.elem_type)
     return Operand(
         name,
@@ -638,17 +584,6 @@ def _array_type(array: Any) -> TypeProto:
     number = 0 if meta.dtype is None else _TYPES.to_native(meta.dtype) or 0
     tensor_type_proto: TypeProto = onnx.helper.make_tensor_type_proto(number, list(array.shape))
     return tensor_type_proto
-
-
-def _dims(described: TypeProto) -> list[int | str] | None:
-    """Return the dimensions of a tensor, with strings for unknown ones; None for no shape.
-
-    Some exporters write -1 for an unknown dimension.
-    """
-    shape = shape_of(described.tensor_type)
-    return shape and [
-        "?" if dim is None or (isinstance(dim, int) and dim < 0) else dim for dim in shape
-    ]
 
 
 def _check_node(node: NodeProto, context: Any) -> str | None:

@@ -425,6 +425,8 @@ def _describe(
         cause = "attribute" if is_attribute else cause
     violation = evidence.undefined_result if is_undefined else evidence.breaks_specification
     message = broken.node.message.removeprefix(OUTPUT)
+    if broken.node.place:
+        notes.insert(0, evidence.is_in_subgraph(broken.node.op, broken.node.place))
     notes = [violation(message), *_layout_facts(case, broken), *notes]
     if party == MODEL and not remedy.proven and (size := find_size_that_works(case, broken.node)):
         cause, remedy = "constant", Remedy(None, False, remedies.KEEP_SIZE)
@@ -506,7 +508,7 @@ def _find_broken(
     on_data = {violation.index: violation for violation in find_violations(proto, values, chosen)}
     broken = []
     for index in sorted({*stated, *on_data}):
-        node = on_data.get(index) or stated[index]
+        node = _with_outer_tensor(nodes, on_data.get(index) or stated[index])
         is_stated = index in stated
         is_in_data = (
             not is_stated and _is_input_data(case, nodes, node) and not _is_fixed(case, node)
@@ -520,6 +522,28 @@ def _find_broken(
         is_known = not (depends and (is_open or (is_in_data and case.is_made_up)))
         broken.append(_ModelViolation(node, is_in_data, is_known))
     return broken
+
+
+def _with_outer_tensor(nodes: Sequence[Node], broken: InvalidNode) -> InvalidNode:
+    """Return a violation; in a subgraph, with the tensor of the main graph that has the elements of
+    the tensor that violates the rule, if there is one."""
+    if not broken.place:
+        return broken
+    makers: dict[str, Node] = {}
+    slices: dict[str, str] = {}
+    pending = [nodes[broken.index]]
+    while pending:
+        outer = pending.pop()
+        for graph in outer.graphs:
+            makers.update((name, node) for node in graph.nodes for name in node.makes)
+            count = outer.attribute("num_scan_inputs", 0)
+            given = list(zip([one.name for one in graph.inputs], outer.inputs))
+            slices.update(given[len(given) - count :])
+            pending += graph.nodes
+    name = broken.tensor
+    while (name in makers and makers[name].operator in _PASSED_ON) or name in slices:
+        name = slices[name] if name in slices else makers[name].reads[0]
+    return evolve(broken, tensor=name)
 
 
 def _has_open_inputs(case: Case) -> bool:
@@ -552,8 +576,9 @@ def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> 
     """Return whether the tensor that violates a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
-    before = region_before(case.model.graph, broken.tensor, ())
-    read = {broken.tensor, *(name for index in before for name in nodes[index].reads)}
+    tensors = nodes[broken.index].reads if broken.place else [broken.tensor]
+    before = {at for name in tensors for at in region_before(case.model.graph, name, ())}
+    read = {*tensors, *(name for index in before for name in nodes[index].reads)}
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
 

@@ -475,6 +475,12 @@ def breaks_specification(message: str) -> str:
 
 
 @fact
+def is_in_subgraph(op: str, place: str) -> str:
+    """Return the fact that the invalid node is in a subgraph, as ``then_branch/Add_1``."""
+    return f"In its subgraph, this {op} is the node {place!r}."
+
+
+@fact
 def reads_too_early(op: str, node: str, tensor: str, owner_op: str, owner: str) -> str:
     """Return the fact that a node, in the subgraph of its owner or in a function, reads a tensor
     before another node computes it."""

@@ -247,6 +247,12 @@ def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
 
 
 @statement
+def versions_run_it(party: str, here: str, versions: Sequence[str]) -> str:
+    """Return the sentence that other versions run a model that the version here rejects."""
+    return f"{party} {' and '.join(versions)} runs the model, and {here} rejects it."
+
+
+@statement
 def version_confirmed(arbiter: str, party: str, here: str, wrong: str) -> str:
     """Return the sentence that another backend confirms the version in use, and that no node of the
     wrong version was found."""

@@ -372,6 +372,12 @@ def same_as_versions(here: str, versions: Sequence[str]) -> str:
 
 
 @statement
+def rejected_by_versions(here: str, versions: Sequence[str]) -> str:
+    """Return the sentence that all versions reject the model."""
+    return f"{here} rejects the model, and so does {' and '.join(versions)}."
+
+
+@statement
 def only_version(version: str) -> str:
     """Return the sentence that no other version is available."""
     return f"No version other than {version} is available."
