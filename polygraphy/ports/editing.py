@@ -167,6 +167,11 @@ class OpenModel(Protocol):
     def with_all_outputs(self) -> Any:
         """Return the model with every tensor that backends can return as an output."""
 
+    def accepts(self, name: str, array: Any, checks_shape: bool = False) -> bool:
+        """Return whether an array can stand for a tensor, by its data type, and its shape if asked.
+        Constants have no other values.
+        """
+
     def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[Any, dict[str, str]]:

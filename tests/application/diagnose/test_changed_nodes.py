@@ -90,6 +90,12 @@ CASES = [
      {"w": np.arange(30, dtype=np.int8).reshape(5, 6), "z": np.zeros(6, np.int8),
       "s": np.linspace(0.1, 0.2, 6).astype(F)},
      "", {"s": np.array([0.1, 0.12, 0.14, 0.16, 0.9, 0.2], F)}, "quantization", "'s'"),
+    ("DequantizeLinear<axis=1>(w, s)", "4,5", 17,
+     {"w": np.arange(30, dtype=np.int8).reshape(5, 6), "s": np.linspace(0.1, 0.2, 6).astype(F)},
+     "", {"w": np.arange(30, dtype=np.int8).reshape(5, 6)[::-1]}, "weight", "The weight 'w'"),
+    ("DequantizeLinear<axis=0, block_size=3>(w, s)", "4,5", 21,
+     {"w": np.arange(30, dtype=np.int8).reshape(6, 5), "s": floats(2, 5) + 2}, "",
+     {"s": floats(2, 5) + 6}, "quantization", "The scale or zero point 's'"),
 ]  # fmt: skip
 
 
@@ -115,6 +121,25 @@ def test_the_change_of_a_node_is_found(
     [culprit] = kept.culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
     assert words in " ".join(map(str, culprit["evidence"]))
+
+
+@pytest.mark.parametrize(("to", "tensor"), [(9, "c"), (1, "mid")])
+def test_a_tensor_saved_in_another_type_blames_the_node_that_computes_it(
+    tmp_path: Path, to: int, tensor: str
+) -> None:
+    def model_with(to: int, factor: float) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[4, 5] x) => (float[4, 5] y) {{ nine = Constant<value_float=9.>()
+            h = Mul(x, nine) c = Cast<to={to}>(h) b = Cast<to=1>(c)
+            f = Constant<value_float={factor}>() mid = Mul(b, f) y = Tanh(mid) }}""")
+
+    marked = model_with(7, 2.0)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "c", "b", "mid"))
+    feed = {"x": np.random.default_rng(5).standard_normal((4, 5)).astype(F)}
+    saved = OnnxrtParty().load(marked)(feed)
+    model = model_with(9, 2.0) if to == 9 else model_with(7, 3.0)
+    [culprit] = diagnose_beside_saved(model, feed, saved, tmp_path).culprits
+    assert culprit["tensor"] == tensor
 
 
 def test_changed_strings_are_found(tmp_path: Path) -> None:

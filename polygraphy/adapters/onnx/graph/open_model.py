@@ -365,7 +365,7 @@ class OpenModel(OpenGraph):
         names: dict[str, str] = {}
         for node in graph.node:
             for position, name in enumerate(node.output):
-                if name in values and self._accepts(name, values[name], checked):
+                if name in values and self.accepts(name, values[name], checked):
                     names[name] = f"{name}{_MADE}"
                     node.output[position] = names[name]
         requested_names = [name for name in self.inputs if name in read]
@@ -374,7 +374,7 @@ class OpenModel(OpenGraph):
         graph.output.extend(map(value_without_type, names.values()))
         return model, names
 
-    def _accepts(self, name: str, array: Any, checks_shape: bool) -> bool:
+    def accepts(self, name: str, array: Any, checks_shape: bool = False) -> bool:
         """Return whether an array fits a tensor, because executed graphs keep names of tensors
         whose data type or layout they changed."""
         value = self.value(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -17,11 +18,13 @@ from polygraphy.application.diagnose.golden_files import (
     fit_results,
 )
 from polygraphy.application.diagnose.oracle import Oracle, TensorDifferences
-from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.parts import cut_part
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
-from polygraphy.domain.diagnosis.words import reasons, steps, titles
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, input_sets_text
@@ -181,6 +184,71 @@ def compare_saved(
     )
     case.record_comparison(oracle.name, oracle.left_out)
     return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, deviations)
+
+
+@frozen
+class OtherTypes:
+    """The tensors that were saved in another data type than the model computes.
+
+    Attributes:
+        wrong: the first of them, with their deviations and computed values, where these are known.
+        behind: the tensors computed from those, which cannot be judged.
+        unread: all others of them.
+    """
+
+    wrong: Mapping[str, tuple[Deviation, Any]]
+    behind: Collection[str]
+    unread: Collection[str] = ()
+
+    def describe_region(self, nodes: Iterable[Node]) -> Fact:
+        """Return why no saved tensor tells the nodes of a region apart."""
+        made = (name for node in nodes for name in node.makes if name in self.unread)
+        name = next(made, None)
+        return evidence.cannot_tell_apart() if name is None else evidence.saved_in_other_type(name)
+
+    def judge(
+        self, differing: Mapping[str, tuple[Deviation, Any]]
+    ) -> dict[str, tuple[Deviation, Any]]:
+        """Return the tensors that differ: these too, and not those behind them."""
+        kept = {name: off for name, off in differing.items() if name not in self.behind}
+        return {**kept, **self.wrong}
+
+
+def compute_other_types(
+    case: Case, comparison: SavedComparison, trace: Trace
+) -> tuple[Trace, OtherTypes]:
+    """Return the saved tensors without those that no node can read instead of its own input,
+    because their data type is not the model's; and the wrong ones among these.
+
+    Args:
+        case: the model.
+        comparison: the saved results.
+        trace: the saved tensors.
+    """
+    model, values = case.model, trace.values
+    makers = model.graph.producers
+    others = {name for name in values if name in makers and not model.accepts(name, values[name])}
+    others -= {*model.constants}
+    if not others:
+        return trace, OtherTypes({}, ())
+    deviations = comparison.deviations.get(comparison.number, {})
+    known = {*values, *trace.feed}
+    regions = {name: region_before(model.graph, name, known) for name in values if name in makers}
+    reads = {
+        name: {read for index in region for read in model.nodes[index].reads}
+        for name, region in regions.items()
+    }
+    wrong: dict[str, tuple[Deviation, Any]] = {}
+    for name in others:
+        if name in deviations and deviations[name].is_wrong and not others & reads[name]:
+            part = cut_part(model, regions[name], trace.all_values, [name])
+            with contextlib.suppress(BackendError, KeyError):
+                computed = part.load_first((comparison.arbiter, case.parties[0]))(part.feed)
+                wrong[name] = deviations[name], computed[name]
+    unread = others - wrong.keys()
+    kept = LazySubset((name for name in values if name not in unread), values.__getitem__)
+    behind = {name for name in values if name in reads and wrong.keys() & reads[name]}
+    return Trace(kept, trace.feed, trace.party), OtherTypes(wrong, behind, unread)
 
 
 def _describe_left_out(run: SavedRun, fitted: MatchedResults, data: int) -> Iterator[str]:

@@ -245,7 +245,7 @@ def bias_rounding(graph: Graph, name: str) -> float:
 
 
 def quantized_regions(
-    case: Case, comparison: SavedComparison, computed: Mapping[str, Any]
+    case: Case, comparison: SavedComparison, wrong: Mapping[str, tuple[Deviation, Any]]
 ) -> dict[str, list[int]]:
     """Return the nodes that compute each saved tensor from other saved ones by quantization,
     if the saved results are of a model without it; empty if they may be of this one. Tensors whose
@@ -254,7 +254,7 @@ def quantized_regions(
     Args:
         case: the model.
         comparison: the saved results.
-        computed: by tensor that nodes do not reproduce from saved ones, what they compute.
+        wrong: the tensors that nodes do not reproduce from saved ones, with deviation and value.
     """
     model, saved = case.model, comparison.tensors()
     coarse = {index for index, node in enumerate(model.nodes) if is_coarse(node.operator)}
@@ -267,12 +267,12 @@ def quantized_regions(
     quantized = {name: region for name, region in regions.items() if not coarse.isdisjoint(region)}
     changed = {
         name
-        for name in quantized.keys() & computed.keys()
-        if not _may_be_quantized(computed[name], saved[name])
+        for name in quantized.keys() & wrong.keys()
+        if not _may_be_quantized(wrong[name][1], saved[name])
     }
     quantized = {name: region for name, region in quantized.items() if name not in changed}
     # If a node of this model is at fault, most others reproduce their tensors.
-    return quantized if len(quantized.keys() & computed.keys()) * 2 > len(quantized) else {}
+    return quantized if len(quantized.keys() & wrong.keys()) * 2 > len(quantized) else {}
 
 
 def _may_be_quantized(computed: Any, saved: Any) -> bool:

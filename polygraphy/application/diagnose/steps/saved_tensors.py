@@ -31,7 +31,11 @@ from polygraphy.application.diagnose.comparisons.model_pair import matches_refer
 from polygraphy.application.diagnose.comparisons.reproduced_tensors import (
     explain_reproduced_tensors,
 )
-from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.comparisons.saved_comparison import (
+    OtherTypes,
+    SavedComparison,
+    compute_other_types,
+)
 from polygraphy.application.diagnose.comparisons.saved_precision import (
     bias_rounding,
     quantized_regions,
@@ -140,6 +144,7 @@ class _SavedTensors:
         self._party: SuspectedParty = case.parties[0]
         self._lost: Values = {}
         self._tf32: set[str] = set()
+        self._other_types = OtherTypes({}, ())
         self._tied: Mapping[str, str] = {}
         self._changed: dict[str, list[Variant]] = {}
         self._computed: list[str] = []
@@ -161,13 +166,13 @@ class _SavedTensors:
         feed, saved = comparison.feed, comparison.tensors()
         order = model.graph.producers
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
-        trace = Trace(values, feed, self._third)
+        saved_trace = Trace(values, feed, self._third)
+        trace, self._other_types = compute_other_types(case, comparison, saved_trace)
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
         if not comparison.is_rejected:
             with case.record_step(titles.LAYER_BY_LAYER) as notes:
-                first = describe_first_error(
-                    case, self._party, trace, comparison.deviations.get(comparison.number)
-                )
+                deviations = comparison.deviations.get(comparison.number)
+                first = describe_first_error(case, self._party, saved_trace, deviations)
                 notes.append(
                     steps.NO_DIFFERENCE if first is None else steps.first_difference(first)
                 )
@@ -175,9 +180,7 @@ class _SavedTensors:
         self._wrong = {*(differing or ())}
         if differing is None:
             return Unexplained(reasons.NO_NODES)
-        quantized = quantized_regions(
-            case, comparison, {name: value for name, (_, value) in differing.items()}
-        )
+        quantized = quantized_regions(case, comparison, differing)
         if quantized and differing.keys() <= quantized.keys():
             pair = comparison.values, comparison.matched.sets
             accepted = accepted_dtype(case, comparison.feeds, [pair])
@@ -191,8 +194,7 @@ class _SavedTensors:
         if not regions:
             return explain_reproduced_tensors(case, comparison, self._tf32, self._tied)
         side = model.graph
-        culprits = []
-        shared = self._find_shared_weights(regions, differing, side, trace)
+        culprits, shared = [], self._find_shared_weights(regions, differing, side, trace)
         read_together = {name for names in shared for name in names[1:]}
         for name, region in regions.items():
             if name in read_together:
@@ -214,8 +216,7 @@ class _SavedTensors:
         if is_entry and self._is_other_data(trace, regions, differing, feed):
             return Found(self._blame_data(culprits), case)
         if self._overflows:
-            dtype = next(iter(self._overflows.values()))
-            words = cast_words(dtype, [*self._overflows])
+            words = cast_words(next(iter(self._overflows.values())), [*self._overflows])
             remedy = Remedy(note=remedies.convert_again(words))
             culprits = [
                 evolve(culprit, remedy=remedy) if culprit.cause == "overflow" else culprit
@@ -296,6 +297,7 @@ class _SavedTensors:
                 for name, new_pair in wrong[0].items()
                 if all(name in difference for difference in wrong)
             }
+            differing = self._other_types.judge(differing)
             notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
         differing, self._tied = settle_differences(case, self._comparison, differing, trace)
         return differing
@@ -362,7 +364,7 @@ class _SavedTensors:
                 facts += [evidence.change_of_node(variant.change), proof]
                 computing = [culprit]
             elif not self._run.is_traced:
-                facts.append(evidence.cannot_tell_apart())
+                facts.append(self._other_types.describe_region(nodes[at] for at in region))
         return Culprit(
             [nodes[index].label for index in computing],
             name,
@@ -506,7 +508,7 @@ class _SavedTensors:
         index, goal, fallback = region[-1], trace.values[name], None
         for share in self._shares(output, goal):
             search = self._search_in(name, region, side, trace, share)
-            if search is None:
+            if search is None or search.is_right:  # Then no change proves anything.
                 break
             numbers = find_code_numbers(search, index, self._wrong)
             variant = next(numbers, None) or self._find_variant(search, index, output, goal)

@@ -32,8 +32,8 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
-    if node.op in QUANTIZING:
-        # The input is correct, so only the scale or zero point can be incorrect.
+    if node.op in QUANTIZING and node.inputs[0] not in side.constants:
+        # Its input is computed, and correct, so only the scale or zero point can be incorrect.
         return "quantization", changes.other_quantization(side.nodes[index].label)
     # Its only input is correct, so only the operator can be changed.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1

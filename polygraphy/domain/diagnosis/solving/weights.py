@@ -79,7 +79,10 @@ def solve_weights(
         if name in side.constants and side.constants[name].values is not None
     }
     data = {position: inputs.get(name) for position, name in enumerate(node.inputs)}
-    for position, weight in arrays.items():
+    # Other codes may also explain what another scale or zero point does.
+    for position, weight in sorted(
+        arrays.items(), key=lambda item: node.op in QUANTIZING and not item[0]
+    ):
         for array in _solve_operand(node, position, weight, {**data, **arrays}, output, goal):
             shaped = np.asarray(array)
             if shaped.size == weight.size and np.isfinite(shaped).all():
@@ -412,39 +415,73 @@ def _solve_scale(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
     """Yield the scale of a QuantizeLinear or DequantizeLinear pair,
-    for all channels or for each one."""
+    for all channels or for each one; or the codes that a DequantizeLinear reads."""
     first, zero = values.get(0), values.get(2)
-    if position == 0 or first is None or weight.ndim > 1:
+    if position == 0:
+        yield from _solve_codes(node, weight, values, goal)
         return
-    axis = int(node.attribute("axis", 1))
-    number = np.asarray(first, np.float64)
-    steps = np.asarray(goal, np.float64)
+    number, steps = np.asarray(first, np.float64), np.asarray(goal, np.float64)
     scale = np.asarray(values.get(1), np.float64)
-    lower = np.zeros(scale.shape) if zero is None else np.asarray(zero, np.float64)
     is_channelwise = scale.ndim == 1 and scale.size > 1
-    if number.shape != steps.shape or (is_channelwise and number.ndim <= axis):
+    if (
+        first is None
+        or number.shape != steps.shape
+        or (is_channelwise and number.ndim <= int(node.attribute("axis", 1)))
+    ):
         return
-    shape = [1] * number.ndim
-    if is_channelwise:
-        shape[axis] = scale.size
-    axes = tuple(index for index in range(number.ndim) if not is_channelwise or index != axis)
-    scale, lower = scale.reshape(shape), np.broadcast_to(lower.reshape(-1), scale.size)
-    lower = lower.reshape(shape)
-    if node.op == "DequantizeLinear":
-        real, coded = steps, number
-    else:
-        real, coded = number, steps
+    lower: Any = np.zeros(scale.size) if zero is None else np.asarray(zero, np.float64).reshape(-1)
+    lower = np.broadcast_to(lower, scale.size).reshape(scale.shape)
+    groups = _over_elements(node, np.arange(scale.size).reshape(scale.shape), steps).reshape(-1)
+    real, coded = (steps, number) if node.op == "DequantizeLinear" else (number, steps)
+
+    def total(array: Any) -> Any:
+        """Return the sum over the elements of each scale."""
+        return np.bincount(groups, array.reshape(-1), scale.size).reshape(scale.shape)
+
     with np.errstate(all="ignore"):
         if position == 1:
-            moved = coded - lower
-            expected = (real * moved).sum(axes) / (moved * moved).sum(axes)
+            moved = coded - _over_elements(node, lower, steps)
+            expected = total(real * moved) / total(moved * moved)
             yield expected
             if node.op == "QuantizeLinear":  # Rounding hides the exact scale, so try close values.
                 for share in (-3e-3, 3e-3, -1e-3, 1e-3, -3e-4, 3e-4, -1e-2, 1e-2):
                     yield expected * (1 + share)
-                yield scale * np.round(expected.reshape(shape) / scale, 2)
-        elif is_float(np.asarray(zero)) or np.asarray(zero).dtype.kind in "iu":
-            yield np.rint((coded - real / scale).mean(axes))
+                yield scale * np.round(expected / scale, 2)
+        elif is_float(np.asarray(zero)) or np.asarray(zero).dtype.kind in "iuV":
+            apart = coded - real / _over_elements(node, scale, steps)
+            yield np.rint(total(apart) / total(np.ones(steps.shape)))
+
+
+def _solve_codes(node: Node, codes: Any, values: Mapping[int, Any], goal: Any) -> Iterator[Any]:
+    """Yield the codes that give the expected numbers with the scale and zero point of a
+    DequantizeLinear; none if no codes of their type do, or another zero point would."""
+    if node.op != "DequantizeLinear" or np.shape(codes) != np.shape(goal) or not np.size(goal):
+        return
+    own, real = np.asarray(codes).astype(np.float64), np.asarray(goal, np.float64)
+    scale: Any = np.asarray(values.get(1), np.float64)
+    zero: Any = (
+        np.zeros(scale.shape) if values.get(2) is None else np.asarray(values[2], np.float64)
+    )
+    numbers = [scale, zero.reshape(scale.shape), np.arange(scale.size).reshape(scale.shape)]
+    scale, zero, groups = (_over_elements(node, number, real) for number in numbers)
+    with np.errstate(all="ignore"):
+        array = real / scale + zero
+        rounded = array if is_float(np.asarray(codes)) else np.rint(array)
+        held = rounded.astype(np.asarray(codes).dtype).astype(np.float64)
+    is_held = np.allclose(held, array, rtol=1e-3, atol=0 if array is rounded else 1e-2)
+    moved = [(held - own)[groups == group] for group in np.unique(groups[held != own])]
+    if is_held and not any((part == part[0]).all() for part in moved):
+        yield held
+
+
+def _over_elements(node: Node, number: Any, goal: Any) -> Any:
+    """Return the scale, zero point or other number of each element of a quantized tensor."""
+    axis = int(node.attribute("axis", 1)) % goal.ndim
+    if number.ndim == 1 and number.size > 1:
+        number = number.reshape([-1 if at == axis else 1 for at in range(goal.ndim)])
+    elif number.ndim == goal.ndim and (size := int(node.attribute("block_size", 0))):
+        number = np.take(np.repeat(number, size, axis), range(goal.shape[axis]), axis)
+    return np.broadcast_to(number if number.size > 1 else number.reshape(()), goal.shape)
 
 
 def _factor(array: Any, reference: Any) -> float | None:

@@ -211,6 +211,16 @@ def other_branch(node: str, source: str) -> str:
 
 
 @fact
+def saved_in_other_type(tensor: str) -> str:
+    """Return the fact that no saved tensor tells the nodes apart, because a tensor between them was
+    saved in another data type."""
+    return (
+        f"Cannot tell these nodes apart: {tensor!r} was saved in a different data type than the"
+        " model computes."
+    )
+
+
+@fact
 def cannot_tell_apart() -> str:
     """Return the fact that no saved tensor tells the nodes apart."""
     return (
