@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.precision import has_text
 
 OUTPUT = -1
@@ -71,8 +72,9 @@ def find_other_selection(
 
 
 def rms_ratio(value: Any, reference: Any) -> float:
-    """Return the RMS of the difference over the RMS of the reference, over finite elements.
-    The result is infinite if shapes differ, only one has infinity or NaN, or strings differ.
+    """Return the RMS of the difference over the RMS of the reference, over finite elements that are
+    no fill values. The result is infinite if shapes differ, only one has infinity or NaN, or
+    strings differ.
     """
     if has_text(value) or has_text(reference):
         return 0.0 if np.array_equal(value, reference) else inf
@@ -80,6 +82,8 @@ def rms_ratio(value: Any, reference: Any) -> float:
     finite = np.isfinite(reference)
     if value.shape != reference.shape or not np.array_equal(np.isfinite(value), finite):
         return inf
+    # A mask of -1e4 would hide that all other elements are lost.
+    finite &= np.isfinite(without_fills(value, reference))
     size = root_mean_square(reference[finite])
     off = root_mean_square(value[finite] - reference[finite])
     return off / size if size else (inf if off else 0.0)

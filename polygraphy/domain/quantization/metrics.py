@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts
 from polygraphy.domain.tensors.precision import is_float
@@ -113,6 +114,7 @@ class RmsRatio:
             if key not in self._masks:
                 self._masks[key] = [*self._parts(*key)]
             exact = expected.astype(np.float64)
+            exact = without_fills(exact, exact)
             with np.errstate(all="ignore"):
                 size = np.square(np.where(np.isfinite(exact), exact, 0.0))
             self._sizes[name, index] = [

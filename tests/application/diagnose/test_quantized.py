@@ -182,6 +182,21 @@ def test_a_product_of_integers_whose_scale_fits_few_columns_is_named(wide: int |
     assert all(f"without 'product{wide}'" in one["remedy"]["note"] for one in culprits)
 
 
+@pytest.mark.parametrize("scaled", ["f1_scaled", "in_two_steps"])
+def test_integers_with_the_name_of_the_float_product_are_not_taken_for_it(scaled: str) -> None:
+    model = spread(quantized=True, wide=1)
+    new_names = {"i1": "p1", "p1": scaled}
+    if scaled == "in_two_steps":
+        *_, scales, product, _ = model.graph.node
+        scales.input[:], scales.output[:] = ["f1", "qs1"], ["half"]
+        product.input[:] = ["half", "s1"]
+    for node in model.graph.node:
+        node.input[:] = [new_names.get(name, name) for name in node.input]
+        node.output[:] = [new_names.get(name, name) for name in node.output]
+    verdict, culprits = found(model, spread(quantized=False, wide=1))
+    assert (verdict, [one["nodes"] for one in culprits]) == ("fault", [["product1_quant"]])
+
+
 def test_no_change_is_tried_of_what_is_quantized_where_the_reference_is_not() -> None:
     party = CountingParty()
     with bind(Findings, Kept()), suppress(InconclusiveError):

@@ -30,6 +30,7 @@ from polygraphy.application.diagnose.steps.quantized.runs import reduce_metric
 from polygraphy.application.models.quantized_tensors import show_quantization
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, UsageError
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
 from polygraphy.domain.quantization.losses import weight_loss
@@ -353,6 +354,15 @@ def test_a_wrong_scale_of_an_integer_operator_is_not_that_of_the_next_bias(
     model = with_weight(onnx.load(path), "a_scale", lambda scale: scale * np.float32(3))
     [culprit] = found(model, reference, within=0.05).culprits
     assert (culprit["cause"], culprit["tensor"]) == ("wide range", "a")
+
+
+def test_a_mask_does_not_hide_that_all_other_elements_are_lost() -> None:
+    right = np.random.RandomState(0).randn(4, 12).astype(np.float32)
+    right[:, 9:] = -1e4
+    wrong = right.copy()
+    wrong[:, :9] = 0
+    assert RmsRatio()(Outputs([{"y": wrong}]), Outputs([{"y": right}])) == 1
+    assert rms_ratio(wrong, right) == 1
 
 
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5])

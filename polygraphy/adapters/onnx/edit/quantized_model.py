@@ -45,6 +45,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
 from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
 from polygraphy.adapters.onnx.edit.reference_names import (
     common_share,
+    name_scaled_products,
     rename_nodes,
     rename_operators,
     sort_forms,
@@ -190,6 +191,7 @@ class QuantizedModel:
             if common_share(self._graph, reference.graph) < _NAMED:
                 self.renamed = rename_as_reference(self._graph, reference.graph)
             split_biases(self._graph, reference.makers)
+            name_scaled_products(self._graph, reference)
             rename_operators(self._graph, reference)
             rename_nodes(self._graph, reference)
         self.sites: list[Site] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
@@ -20,6 +20,8 @@ _TWINS = {
 """Operators that read a weight in few bits, by the position of the operand that is in floating
 point (or the indices), with the operators that they replace.
 """
+_INTEGER_PRODUCTS = {"ConvInteger": ("Conv",), "MatMulInteger": ("MatMul", "Gemm")}
+"""Operators whose product of integers later nodes scale, with the operators that they replace."""
 _ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
 """Suffixes that quantizers append to tensor names."""
 
@@ -71,6 +73,55 @@ def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
         if twins:
             new_names[node.output[0]] = node.output[0] = twins[0].output[0]
             names.add(node.output[0])
+
+
+def name_scaled_products(graph: GraphProto, reference: FloatGraph) -> None:
+    """Give the scaled product of integers the name of the reference's product. If someone other
+    than ONNX Runtime wrote the nodes, the integers may have that name, or nothing has it."""
+    makers = {name: node for node in graph.node for name in node.output}
+    outputs = {value.name for value in graph.output}
+    for node in [node for node in graph.node if node.op_type in _INTEGER_PRODUCTS]:
+        source = makers.get(node.input[0])
+        if source is None or source.op_type != "DynamicQuantizeLinear":
+            continue
+        twins = [
+            twin
+            for twin in reference.readers(source.input[0])
+            if twin.op_type in _INTEGER_PRODUCTS[node.op_type]
+        ]
+        result = _scaled_product(graph, node, source, makers)
+        if len(twins) != 1 or result is None or result in reference.makers.keys() | outputs:
+            continue
+        [wanted] = twins[0].output[:1]
+        if wanted in makers and makers[wanted] is not node:
+            continue
+        new_names = {wanted: f"{wanted}//integers", result: wanted}
+        for other in graph.node:
+            other.input[:] = [new_names.get(name, name) for name in other.input]
+            other.output[:] = [new_names.get(name, name) for name in other.output]
+
+
+def _scaled_product(
+    graph: GraphProto, node: NodeProto, source: NodeProto, makers: Mapping[str, NodeProto]
+) -> str | None:
+    """Return the product of an operator in floating point, multiplied by the scales of its data and
+    of its weight; None if no nodes compute it."""
+    weights = {weight.name for weight in graph.initializer}
+    name, result, scale = node.output[0], None, source.output[1]
+    while True:
+        readers = [other for other in graph.node if name in other.input]
+        if len(readers) != 1 or readers[0].op_type not in ("Cast", "Mul"):
+            return result
+        factor = next((each for each in readers[0].input if each != name), "")
+        name = readers[0].output[0]
+        if readers[0].op_type == "Cast":
+            continue
+        if result is None and factor == scale:
+            result = name  # The scale of the weight follows, unless it is 1.
+            continue
+        is_product = factor in makers and scale in makers[factor].input
+        is_last = factor in weights if result is not None else is_product
+        return name if is_last else result
 
 
 def _twins(node: NodeProto, reference: FloatGraph) -> Iterator[NodeProto]:
