@@ -51,6 +51,14 @@ def test_sequences_and_data_that_are_not_asked_for(trial: ModelTrial) -> None:
     assert (found["s"].dtype, found["s"].shape) == (DataType.FLOAT32, None)
 
 
+def test_data_of_four_bits(trial: ModelTrial) -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    model = onnx.ModelProto.FromString(small(node, elem_type=TensorProto.UINT4))
+    model.opset_import[0].version, model.ir_version = 21, 10
+    data = {"x": np.array([1, 7], DataType.UINT4.numpy())}
+    assert trial.run(model.SerializeToString(), data, ["y"])["y"].dtype == DataType.FLOAT32
+
+
 @pytest.mark.parametrize(
     "array", [np.array(["a", "b"]), np.array([1, 2], np.int64), np.array([True, False])]
 )

@@ -17,13 +17,15 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
-from polygraphy.domain.tensors.naming import escape_command, list_some, one_line
+from polygraphy.domain.tensors.naming import escape_command, list_some, one_line, shorten_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.sinks import escape_controls, shows_colors
 
 _SHOWN = 4
 _NODES = 4
 _WIDTH = 200
+_LEAST = 40
+"""Characters of a heading that the names of nodes have at least. Chosen, not measured."""
 _SENTENCE = 400
 """Characters of a sentence: the reason of a refusal comes last."""
 
@@ -86,13 +88,16 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     op = culprit.op if len(culprit.nodes) < 2 else ""  # Several nodes can have several operators.
     subject = f"{op} {list_some(culprit.nodes, _NODES)}".strip() or "Data"
-    heading = f"{subject}: {culprit.cause}{by}"
+    end = f": {culprit.cause}{by} ({culprit.party})"
+    # A long name loses its middle, so that the cause and the party stay.
+    heading = f"{shorten_text(one_line(subject), max(_WIDTH - len(end) - 9, _LEAST))}{end}"
     sentences = [name for name in culprit.evidence if name not in names]
     if culprit.facts and culprit.facts[0].kind == "weights_differ":
         # The number of differing weights is the result, so show it.
-        heading, sentences = culprit.evidence[0].rstrip("."), culprit.evidence[1:]
+        heading = f"{culprit.evidence[0].rstrip('.')} ({culprit.party})"
+        sentences = culprit.evidence[1:]
     say(
-        _one_short_line(f"{word} {heading} ({culprit.party})"),
+        _one_short_line(f"{word} {heading}"),
         G_LOGGER.WARNING,
         indent=9,
     )

@@ -337,7 +337,7 @@ def run_values(
     """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
     # Keep these objects until the run ends, because they own the bound memory.
-    rows = [(name, *_value_of(array)) for name, array in feed_dict.items()]
+    rows = [(name, *value_of(array)) for name, array in feed_dict.items()]
     for name, value, _ in rows:
         binding.bind_ortvalue_input(name, value)
     for name in names:
@@ -357,7 +357,7 @@ def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
     return dtype == DataType.STRING or dtype.numpy().isbuiltin == 1
 
 
-def _value_of(array: Any) -> tuple[OrtValue, Any]:
+def value_of(array: Any) -> tuple[OrtValue, Any]:
     """Return a value with the elements of an array, and the object that owns their memory."""
     dtype = DataType.from_dtype(array.dtype)
     if _is_numpy_dtype(dtype):

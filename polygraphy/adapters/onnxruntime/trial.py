@@ -19,6 +19,7 @@ from polygraphy.adapters.onnxruntime.providers import (
     message_without_source,
     translate_errors,
 )
+from polygraphy.adapters.onnxruntime.runner import value_of
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     load_session,
@@ -203,19 +204,7 @@ def _ort_value(value: Any) -> Any:
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind != "V":
         return onnxrt.OrtValue.ortvalue_from_numpy(array)
-    number = _NUMBERS[array.dtype.name]  # NumPy has no such type, so pass its bits.
-    bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
-    return onnxrt.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)
-
-
-_NUMBERS = {
-    "bfloat16": 16,
-    "float8_e4m3fn": 17,
-    "float8_e4m3fnuz": 18,
-    "float8_e5m2": 19,
-    "float8_e5m2fnuz": 20,
-}
-"""ONNX's numbers of the data types of ml_dtypes that ONNX Runtime supports."""
+    return value_of(array)[0]
 
 
 def _trial_value(raw: Any) -> OnnxrtValue:

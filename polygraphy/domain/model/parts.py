@@ -73,7 +73,7 @@ _KEEPS_KIND = frozenset(
     {"Cast", "CastLike", "DequantizeLinear", "Identity", "Neg", "QuantizeLinear", "Dropout"}
 )
 """Operators that hand each element on, perhaps rounded."""
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     {
         "Abs", "Celu", "Cos", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
         "Log", "Mish", "Reciprocal", "Relu", "Selu", "Sigmoid", "Sin", "Softplus", "Softsign",
@@ -82,7 +82,7 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Others that compute each element of one."""
 _WITH_CONSTANT = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
-_COMPUTE_ALIKE = _ELEMENTWISE | {
+_COMPUTE_ALIKE = ELEMENTWISE | {
     "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DFT", "Einsum", "Gemm",
     "GlobalAveragePool", "GRU", "GroupNormalization", "InstanceNormalization",
     "LayerNormalization", "LSTM", "MatMul", "MaxPool", "ReduceMean", "ReduceSum", "Resize", "RNN",
@@ -176,7 +176,7 @@ class _Reader:
         rule = self._rules.get(node.op)
         if rule is not None:
             return rule(tensor, node, depth)
-        if node.op in _KEEPS_KIND or node.op in _ELEMENTWISE:
+        if node.op in _KEEPS_KIND or node.op in ELEMENTWISE:
             return self._read_elementwise(tensor, node, 0, depth)
         if node.op.startswith("Reduce"):
             return self._read_reduction(tensor, node, depth)
@@ -255,7 +255,7 @@ class _Reader:
             """Return a part after the elementwise operator."""
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
-            is_pure = leaf.is_pure and (node.op in _ELEMENTWISE or not has_operand)
+            is_pure = leaf.is_pure and (node.op in ELEMENTWISE or not has_operand)
             return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=is_pure)
 
         elementwise = elementwise.with_leaves(change_leaf)

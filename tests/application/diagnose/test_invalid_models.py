@@ -515,6 +515,15 @@ def test_images_with_their_channels_last_are_a_fault_of_the_data() -> None:
     assert facts_of(culprit)["channels_last"]["name"] == "x"
 
 
+def test_channels_that_no_weight_fits_are_a_fault_of_the_data_behind_an_activation() -> None:
+    model = model_of(
+        "(float[1,c,h,w] x) => (float[1,4,i,j] y) { a = Relu(x) y = Conv(a,k) }",
+        k=np.ones((4, 3, 3, 3), F),
+    )
+    culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=[{"x": np.ones((1, 5, 8, 9), F)}])
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "data", "data")
+
+
 def test_an_output_of_another_shape_than_declared_is_reported_once() -> None:
     lines: list[str] = []
     reports = SimpleNamespace(

@@ -48,6 +48,7 @@ from polygraphy.domain.diagnosis.facts import Fact, facts_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies
 from polygraphy.domain.errors import PolygraphyException, UnavailableError
 from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.parts import ELEMENTWISE
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import (
@@ -588,7 +589,8 @@ def _is_input_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bo
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs, passing = broken.tensor, case.model.inputs, _PASSED_ON
     if broken.kind == SHAPE:
-        passing = _SCALED
+        is_conv = nodes[broken.index].op.startswith("Conv")
+        passing = _SCALED | ELEMENTWISE if is_conv else _SCALED
         beside = [name for name in nodes[broken.index].reads if name not in case.model.constants]
         name = beside[0] if name in case.model.constants and len(beside) == 1 else name
     while name in makers and makers[name].operator in passing:
