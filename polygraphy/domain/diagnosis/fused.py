@@ -112,9 +112,17 @@ def _trace_suspect(
         if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
             fact = changes.missing_node(suspect.change.values["op"], [model.nodes[last[0]].op])
             return evolve(suspect, nodes=last[:1], change=fact)
-    ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
-    same_op_indices = tuple(index for index in indices if model.nodes[index].op in ops)
-    return _with_replaced_nodes(suspect, same_op_indices if len(same_op_indices) == 1 else indices)
+    traced = {index for node in suspect.nodes for index in _nodes_with_operator(model, fused, node)}
+    return _with_replaced_nodes(suspect, tuple(sorted(traced)))
+
+
+def _nodes_with_operator(model: Graph, fused: Graph, index: int) -> tuple[int, ...]:
+    """Return the node of the model before fusion with the operator of a fused node; all nodes that
+    it replaced if there is not exactly one."""
+    replaced_nodes = tuple(nodes_behind_fused(model, fused, index))
+    op = fused.nodes[index].op.replace("Fused", "")
+    same = tuple(node for node in replaced_nodes if model.nodes[node].op == op)
+    return same if len(same) == 1 else replaced_nodes
 
 
 def _nodes_behind_weights(

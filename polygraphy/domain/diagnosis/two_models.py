@@ -460,7 +460,9 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
             for reader, _ in reference.readers.get(name, ())
             if reader in back
         }
-        beside = tuple(sorted(before or after))
+        is_known = all(name in names or name in reference.constants for name in node.inputs if name)
+        is_behind = after and (not is_known or len(after) < len(before))
+        beside = tuple(sorted((after if is_behind else before) or after))
         if beside:
             twins = tuple(sorted((index, twin_indices[index]) for index in after))
             change = changes.missing_node(node.op, *describe_gap(pairing, node, beside, twins))

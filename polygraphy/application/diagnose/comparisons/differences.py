@@ -25,6 +25,7 @@ from polygraphy.domain.diagnosis.two_models import (
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -203,7 +204,11 @@ def prove_differences(
         notes.append(steps.explaining(len(needed), len(differing)))
     repaired = None
     is_mixed = len(needed) < len(differing) and copies_more(pairing, needed)
-    wider = [expand_replacement(suspect, pairing) for suspect in needed]
+    needed = [_at_replaced_node(suspect, pairing, differing) for suspect in needed]
+    wider = [
+        expand_replacement(_with_removed_nodes(pair, model, pairing, suspect), pairing)
+        for suspect in needed
+    ]
     is_open, needed = wider != needed, wider
     if pairing is pair.pairing:
         chosen = list(needed)
@@ -217,6 +222,47 @@ def prove_differences(
         is_open_trace(suspect, side) for suspect in needed
     )
     return Differences(culprits, repaired, is_open, is_mixed)
+
+
+def _at_replaced_node(suspect: Suspect, pairing: Pairing, differing: Sequence[Suspect]) -> Suspect:
+    """Return a suspect that a node is missing; if restoring it replaces a node by another operator,
+    the suspect that this operator differs."""
+    operators = [
+        (pairing.model.nodes[index].op, pairing.reference.nodes[twin].op)
+        for index, twin in suspect.twins
+    ]
+    if suspect.change.kind != "missing_node" or any(own == other for own, other in operators):
+        return suspect
+    others = (
+        other
+        for other in differing
+        if other.change.kind == "other_operator" and other.twins == suspect.twins
+    )
+    return next(others, suspect)
+
+
+def _with_removed_nodes(pair: ModelPair, model: Any, pairing: Pairing, suspect: Suspect) -> Suspect:
+    """Return a suspect that a node is missing, at the nodes that restoring it removes, if any: the
+    model has them in its place, and its neighbor only computes their input."""
+    if suspect.change.kind != "missing_node":
+        return suspect
+    graph = pairing.model
+    kept_tensors = _used_tensors(open_model(pair.repair(model, pairing, [suspect])).graph)
+    removed = {graph.operation_producers[name] for name in _used_tensors(graph) - kept_tensors}
+    if not removed:
+        return suspect
+    return evolve(suspect, nodes=tuple(sorted(removed | {index for index, _ in suspect.twins})))
+
+
+def _used_tensors(graph: Graph) -> set[str]:
+    """Return the tensors that operations compute and outputs depend on."""
+    used = {
+        index
+        for tensor in graph.outputs
+        for index in region_before(graph, tensor.name, ())
+        if index in graph.operations
+    }
+    return {name for index in used for name in graph.nodes[index].outputs if name}
 
 
 def _without_pairs(
