@@ -63,8 +63,19 @@ def model_of(nodes: str, prefix: str) -> onnx.ModelProto:
             "fault",
             {"q"},
         ),
+        (
+            "h = MatMul(x,w0) a = HardSwish(h)" + BEHIND,
+            "h = MatMul(x,w0) u = Mul(h,half) v = Sigmoid(u) a = Mul(h,v)" + BEHIND,
+            "inconclusive",
+            {"h", "a"},
+        ),
     ],
-    ids=["other activation", "other nodes", "skipped product of a node with another spelling"],
+    ids=[
+        "other activation",
+        "other nodes",
+        "skipped product of a node with another spelling",
+        "unknown change before an output with the same name",
+    ],
 )
 def test_the_node_before_nodes_that_differ_is_not_blamed(
     nodes: str, reference: str, verdict: str, named: set[str]

@@ -258,8 +258,8 @@ class _DivergenceSearch:
         equal_tensors = self._pair_equal_tensors(values, divergences.values())
         makers = self._borders.makers_of(equal_tensors, divergences)
         # A tensor with the same name or shape may be a different one. It is the same if more later
-        # tensors become equal.
-        refused: set[str] = set()
+        # tensors become equal. Outputs match once they are replaced, which shows nothing.
+        refused = {*self._goal}
         while not self._budget.is_spent and (
             named := self._borders.find_first(values, equal_tensors, refused)
         ):
