@@ -240,6 +240,16 @@ def test_functions_loops_and_sequences_are_tried(tmp_path: Path) -> None:
     assert [entry.nodes for entry in findings.entries if entry.level == EXCEPTION] == [("fails",)]
 
 
+def test_nodes_that_read_an_input_without_data_are_not_tried(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (seq(float[2]) s, float[2] x)'
+        " => (float[4] z, float[2] y) { z = ConcatFromSequence<axis=0>(s) y = Relu(x) }"
+    )
+    findings = linted(tmp_path, model, {"x": np.ones(2, np.float32)})
+    assert not [entry for entry in findings.entries if entry.level == EXCEPTION]
+    assert (len(findings.ran), len(findings.skipped)) == (1, 1)
+
+
 def test_an_operator_that_is_deprecated(tmp_path: Path) -> None:
     node = helper.make_node("Upsample", ["x", "scales"], ["y"], name="upsample")
     graph = helper.make_graph(

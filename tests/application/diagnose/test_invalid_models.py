@@ -338,6 +338,24 @@ def test_the_model_is_at_fault_if_backends_draw_different_random_numbers(
         assert (culprit["nodes"], culprit["party"]) == ([text[0]], "model")
 
 
+class Lacking(OnnxParty):
+    """A backend without Bernoulli."""
+
+    name = "lacking"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if any(node.op_type == "Bernoulli" for node in model.graph.node):
+            raise BackendError("Could not find an implementation for Bernoulli", backend=self.name)
+        return super().load(model, plain=plain, without=without)
+
+
+def test_random_numbers_are_no_reason_for_a_refusal() -> None:
+    model = model_of("(float[40] x) => (float[40] y) { b = Bernoulli(x) y = Neg(b) }")
+    model.opset_import[0].version = 15
+    culprit = blamed(model, Lacking(), OnnxParty(), data=[{"x": np.zeros(40, F)}])
+    assert (culprit["nodes"], culprit["party"]) == (["b"], "lacking")
+
+
 def test_results_that_a_device_saved_do_not_blame_an_undefined_cast(tmp_path: Path) -> None:
     model = model_of("(float[9] x) => (uint8[9] y) { q = Mul(x,w) y = Cast<to=2>(q) }", w=F(900))
     marked = onnx.ModelProto.FromString(model.SerializeToString())

@@ -178,6 +178,13 @@ _FED = frozenset(
 """Data types whose large weights are fed; others stay part of the model."""
 
 
+def missing_inputs(model: ModelProto, feed: Mapping[str, Any]) -> list[str]:
+    """Return the inputs of a model that have no data, such as sequences."""
+    weights = graph_weights(model.graph)
+    names = (value.name for value in model.graph.input)
+    return [name for name in names if name not in feed and name not in weights]
+
+
 def is_wide(node: NodeProto) -> bool:
     """Return whether a node has too many inputs to be tried."""
     return len(node.input) > _MOST_OPERANDS and len(set(node.input)) > _MOST_OPERANDS
@@ -219,7 +226,7 @@ class NodeTrials:
         self._values: dict[str, Any] = dict(feed)
         self._stated = {value.name: value.type for value in model.graph.input}
         self._last_use = {name: i for i, names in enumerate(self._reads) for name in names}
-        self._lost: set[str] = set()
+        self._lost = set(missing_inputs(model, feed))
         self._forgotten = 0
         self.failures: dict[int, str] = {}
         # A dictionary instead of a set, because it keeps the order.
@@ -471,7 +478,7 @@ class _ModelTrial:
         elif len(labels) > _WHOLE:
             message = f"Its {len(labels)} nodes were run in segments, not all at once."
             yield LintEntry(INFO, Source.RUNTIME, message)
-        elif self._source.external_data_dir is None:
+        elif self._source.external_data_dir is None and not missing_inputs(self._model, self._feed):
             try:
                 error = self._whole_model_error()
             except InconclusiveError as error:

@@ -157,8 +157,13 @@ def blame_model(answer: Found, request: Request) -> Found:
     unknown: list[_ModelViolation] = []
     tensors = {name for index in broken for name in case.model.nodes[index].makes}
     for culprit in answer.result.culprits:
-        nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
-        if culprit in suspects and not nodes and culprit.tensor in tensors:
+        nodes = [
+            broken[indices[name]]
+            for name in culprit.nodes
+            if indices.get(name) in broken and _explains(broken[indices[name]], culprit)
+        ]
+        is_broken = any(indices.get(name) in broken for name in culprit.nodes)
+        if culprit in suspects and culprit.tensor in tensors and not is_broken:
             continue  # These nodes were only run together with the invalid node.
         if culprit not in suspects or not nodes:
             culprits.append(culprit)
@@ -182,6 +187,12 @@ def blame_model(answer: Found, request: Request) -> Found:
         # The culprits explain everything that was unexplained.
         result = evolve(result, verdict=FAULT, reason="")
     return evolve(answer, result=result)
+
+
+def _explains(violation: _ModelViolation, culprit: Culprit) -> bool:
+    """Return whether a violation can be the reason of a culprit: an undefined result is none for a
+    refusal, because the model is valid."""
+    return violation.node.kind != UNDEFINED or culprit.cause != "refusal"
 
 
 def _has_fact(culprit: Culprit, kind: str) -> bool:
