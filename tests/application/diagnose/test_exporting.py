@@ -629,6 +629,26 @@ def test_a_file_in_half_precision_is_compared_in_half_precision() -> None:
     assert facts_of(culprit)["weights_differ"]["count"] == 1
 
 
+@pytest.mark.parametrize("share", [1, 2])
+def test_a_file_with_half_inputs_is_compared_with_an_export_in_float32(share: float) -> None:
+    """The program was converted before its export: `model.half()`."""
+
+    def product(weight: Any, dtype: Any) -> onnx.ModelProto:
+        node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+        x, y = (value(name, [3, 6], helper.np_dtype_to_tensor_dtype(dtype)) for name in "xy")
+        return make("product", [node], [x], [y], weights={"w": weight.astype(dtype)})
+
+    program = FakeProgram(
+        ["x"], {"y": ("aten.matmul", ["x", "weight"], np.matmul)}, ["y"], {"weight": WEIGHT}
+    )
+    single, narrow = np.dtype(np.float32), np.dtype(np.float16)
+    again = evolve(program, again=lambda feed: product(WEIGHT, single))
+    feed = {"x": FEED["x"].astype(narrow)}
+    kept = found(product(WEIGHT * share, narrow), again, feed, OnnxParty())
+    parties = [(culprit["party"], culprit["cause"]) for culprit in kept.culprits]
+    assert parties == ([] if share == 1 else [("model file", "weight")])
+
+
 def test_half_precision_that_overflows_is_no_fault_of_the_exporter() -> None:
     """The command for the float32 export, which is no file, is advice."""
     model, program = squared()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
@@ -9,6 +12,8 @@ from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     Exporter,
     OpenedProgram,
@@ -118,10 +123,19 @@ def example_of(program: OpenedProgram, feed: Feed) -> Feed:
 
 
 def feed_export(model: OpenModel, feed: Feed) -> Feed:
-    """Return the data under the input names of a new export."""
-    if set(model.inputs) <= feed.keys():
-        return {name: feed[name] for name in model.inputs}
-    return dict(zip(model.inputs, feed.values(), strict=True))
+    """Return the data under the input names of a new export,
+    and in its precision if the model has another one."""
+    is_named = set(model.inputs) <= feed.keys()
+    arrays = [feed[name] for name in model.inputs] if is_named else [*feed.values()]
+    pairs = zip(model.inputs.items(), arrays, strict=True)
+    return {name: _in_precision(array, meta.dtype) for (name, meta), array in pairs}
+
+
+def _in_precision(array: Any, dtype: DataTypeEntry | None) -> Any:
+    """Return floating-point numbers in another floating-point type; other arrays unchanged."""
+    if dtype is None or not dtype.is_floating or not is_float(np.asarray(array)):
+        return array
+    return np.asarray(array).astype(dtype.numpy(), copy=False)
 
 
 def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
