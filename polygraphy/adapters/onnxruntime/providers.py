@@ -28,6 +28,7 @@ from polygraphy.domain.errors import (
     UnavailableError,
     UnknownNameError,
     UnsupportedModelError,
+    UnsupportedOperatorError,
     UsageError,
 )
 from polygraphy.domain.tensors.naming import in_bytes
@@ -64,6 +65,8 @@ _SIZE = re.compile(r"requested buffer of size (\d+)|requested bytes of (\d+)")
 _NO_KERNEL = "Could not find an implementation"
 _NO_FILE = "External data path does not exist"
 _NO_LOCALE = re.compile(r"Failed to construct locale with name:([\w.@-]+)")
+_NO_OPERATOR = "is not a registered function/op"
+"""What ONNX Runtime says of an operator that it does not know."""
 _HINTS = (
     (
         "raw_data size (0 bytes)",
@@ -71,7 +74,7 @@ _HINTS = (
         " weights.",
     ),
     (
-        "is not a registered function/op",
+        _NO_OPERATOR,
         "Unsupported operator: check its domain and opset, or register its library.",
     ),
     (
@@ -203,10 +206,12 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
             backend="onnxruntime",
             hint=f"Install the package locales, and run locale-gen {locale[1]}.",
         )
-    lacks_kernel, advice = _NO_KERNEL in text, kernel_advice(text)
+    lacks_kernel, is_unknown = _NO_KERNEL in text, _NO_OPERATOR in text
+    advice = kernel_advice(text)
     hint, text = f"{_hint(text)} {advice}".strip(), message_without_source(text)
     end = "." if hint and not text.endswith(".") else ""
-    return (UnsupportedModelError if lacks_kernel else BackendError)(
+    failure = UnsupportedModelError if lacks_kernel else BackendError
+    return (UnsupportedOperatorError if is_unknown else failure)(
         f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
     )
 

@@ -339,9 +339,11 @@ class Module:
             return tensors
         [kind] = kinds
         return [
-            tensor.to(kind)
-            if tensor.is_floating_point() and tensor.dtype.itemsize < kind.itemsize
-            else tensor
+            (
+                tensor.to(kind)
+                if tensor.is_floating_point() and tensor.dtype.itemsize < kind.itemsize
+                else tensor
+            )
             for tensor in tensors
         ]
 

@@ -221,6 +221,7 @@ def _compare_party(
             return answer, []
         alike: list[str] = []
         differing: list[str] = []
+        first: dict[str, Values] = {}
         for version, environment in other_environments.items():
             try:
                 values = [environment.run(case.model.proto, f, party.settings) for f in feeds]
@@ -235,10 +236,14 @@ def _compare_party(
                 case.find_deviations(values, value) for values, value in zip(own_feeds, values)
             )
             (differing if differs else alike).append(version)
+            first[version] = values[0]
         if alike:
             notes.append(steps.same_as_versions(version_here, alike))
         if differing:
-            reason = reasons.versions_differ(party.name, version_here, differing)
+            computed = [own_feeds[0], *(first[version] for version in differing)]
+            errors = [_largest_error(case, values) for values in computed]
+            known = errors if case.expected is not None and case.feed is feeds[0] else ()
+            reason = reasons.versions_differ(party.name, version_here, differing, known)
             notes.append(reason)
             return Unexplained(reason), differing
     return Skip("no version differs"), []
@@ -262,6 +267,15 @@ def _compare_refusals(
     if not running:
         return Skip(steps.rejected_by_versions(version_here, list(environments)))
     return Unexplained(reasons.versions_run_it(party.name, version_here, running))
+
+
+def _largest_error(case: Case, values: Values) -> float:
+    """Return the largest difference of outputs from the correct ones; 0 if these are unknown."""
+    known = case.expected or {}
+    names = [name for name in values if name in known]
+    return max(
+        (case.deviation(name, values[name], known[name]).largest for name in names), default=0.0
+    )
 
 
 def find_right_versions(

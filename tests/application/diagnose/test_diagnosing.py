@@ -351,6 +351,19 @@ def test_other_versions_are_asked_also_where_the_version_here_rejects_the_model(
     assert {*elsewhere.runs} == {other}
 
 
+def test_the_errors_of_versions_are_those_from_the_reference() -> None:
+    changed = network()
+    changed.graph.node[-1].op_type = "Abs"
+    notes: list[str] = []
+    reports = SimpleNamespace(
+        show_attempt=lambda attempt: notes.append(attempt.result), show_result=lambda result: None
+    )
+    with bind(open_environment, Elsewhere(), "wrong"), bind(DiagnosisReports, reports):
+        parties = [WrongRewriter(guilty=())]
+        assert not diagnose(changed, parties, reference=network(), environments=["1.1.0"])
+    assert "give different results. Their largest errors are" in " ".join(notes)
+
+
 def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept) -> None:
     changed = network()
     changed.graph.node[-1].op_type = "Abs"

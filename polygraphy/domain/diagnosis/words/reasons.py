@@ -241,9 +241,13 @@ def infinite_outputs(names: Sequence[str]) -> str:
 
 
 @statement
-def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
-    """Return the sentence that versions of a backend give different results."""
-    return f"{party} {here} and {' and '.join(versions)} give different results."
+def versions_differ(
+    party: str, here: str, versions: Sequence[str], errors: Sequence[float] = ()
+) -> str:
+    """Return the sentence that versions give different results, with errors if they are known."""
+    known = " and ".join(f"{error:.3g}" for error in errors)
+    end = f". Their largest errors are {known}." if known else "."
+    return f"{party} {here} and {' and '.join(versions)} give different results{end}"
 
 
 @statement
@@ -323,9 +327,10 @@ def missing_operator(party: str, operators: Sequence[str], is_standard: bool) ->
 
 @statement
 def only_backend(party: str, op: str) -> str:
-    """Return the sentence that a second backend would have to show who is at fault."""
+    """Return the sentence that a second backend would have to show what is at fault."""
     return (
-        f"No other backend runs {op}, so it is not known whether the model or {party} is at fault."
+        f"No other backend runs {op}, so it is not known whether the model, the data or {party} is"
+        " at fault."
     )
 
 
