@@ -211,13 +211,23 @@ def pytest_unconfigure() -> None:
     current = None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Remove the page of an earlier session: an option or a conftest.py may be invalid."""
+    _remove_page(getattr(early_config.known_args_namespace, "polygraphy_report", None))
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Remove the page of an earlier session, because this one may crash before it writes one."""
-    if current is None or not current.report or hasattr(session.config, "workerinput"):
-        return
-    for name in ("report.json", "index.html"):
+    if current is not None and not hasattr(session.config, "workerinput"):
+        _remove_page(current.report)
+
+
+def _remove_page(folder: str | None) -> None:
+    """Remove the page of a session from a folder, if there is one."""
+    for name in ("report.json", "index.html") if folder else ():
         with suppress(OSError):
-            (Path(current.report) / name).unlink()
+            Path(str(folder), name).unlink()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -676,6 +676,8 @@ def write_report(
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
     elif missing:
         problems.append(Problem("SessionFailed", f"{count_text(missing, 'test')} did not run."))
+    elif not named:
+        problems.append(Problem("SessionFailed", "No test compared outputs."))
     document = Document(
         command=command,
         started="",

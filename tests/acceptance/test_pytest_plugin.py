@@ -198,6 +198,11 @@ def test_a_session_that_ends_early_has_not_passed(session: Session, tmp_path: Pa
     session("--polygraphy-report", "page", test_z=last.replace("END", "pass"), conftest=other)
     document = json.loads((tmp_path / "page" / "report.json").read_text(encoding="utf-8"))
     assert document["errors"][0]["message"] == "pytest exited with status 7."
+    session("--polygraphy-report", "page", "--nonsense")
+    assert not (tmp_path / "page" / "report.json").exists()
+    session("--polygraphy-report", "page", "-k", "test_z", conftest="")
+    document = json.loads((tmp_path / "page" / "report.json").read_text(encoding="utf-8"))
+    assert document["summary"] == "No test compared outputs."
     session("--polygraphy-report", "page", cold=True, test_z=last.replace("END", "os._exit(0)"))
     assert not (tmp_path / "page" / "report.json").exists()
 
