@@ -112,6 +112,29 @@ def test_an_order_of_classes_that_may_surprise_is_a_note(
     assert len(notes) == (said is not None) and (said or "") in "".join(notes)
 
 
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (("0", "1", "2", "10"), "so '10' is number 10. If the model numbers the folders in alpha"),
+        (("1", "2"), "so '1' is number 1."),
+        (("0", "1"), None),
+    ],
+)
+def test_numbers_of_folders_that_the_alphabet_would_change_are_a_note(
+    classes: tuple[str, ...], said: str | None, tmp_path: Path
+) -> None:
+    for name in classes:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").touch()
+    console = RecordingConsole()
+    with bind(Console, console):
+        labels = Samples(str(tmp_path)).labels
+    assert labels is not None
+    assert sorted(labels.texts) == sorted(classes)
+    notes = [text for (text,) in console.arguments_of("note")]
+    assert len(notes) == (said is not None) and (said or "") in "".join(notes)
+
+
 def test_a_label_is_that_of_one_sample(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()

@@ -85,6 +85,15 @@ class Samples:
         if folder is None or not folders or not all(folders):
             return None
         classes = class_folders(folder)
+        place, name = next(
+            ((at, name) for at, name in enumerate(sorted(classes)) if name != str(at)), (0, "")
+        )
+        if all(each.isdecimal() for each in classes) and name:
+            resolve(Console).note(
+                f"{folder}: the names of the folders are class numbers, so {name!r} is number"
+                f" {int(name)}. If the model numbers the folders in alphabetical order, it is number"
+                f" {place}: write class numbers to a file of labels."
+            )
         labels = Labels.of([parts[0] for parts in folders], classes)
         empty = [name for name, count in classes.items() if not count]
         if empty and labels.classes:
