@@ -529,3 +529,16 @@ def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None
     words = words.replace(str(run.folder), "../results")
     command = f"polygraphy diagnose {words} --save b_fixed.onnx"
     assert f"Correct b.onnx. To write the corrected model: `{command}`." in remedy
+
+
+def test_commands_are_those_of_the_folder_of_the_plan(
+    run: Sweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Run the commands of this report in the folder of the plan: cd "
+    monkeypatch.chdir(run.root.parent)
+    assert not [note for note in run().notes if note.startswith(said)]
+    run.answer = lambda job: {"code": 1} if is_of()(job) else {}
+    outcome = run({**PLAN, "seeds": [7]}, resume=True)
+    assert outcome.notes[-1] == f"{said}{shlex.quote(run.root.name)}"
+    monkeypatch.chdir(run.root)
+    assert not [note for note in run(resume=True).notes if note.startswith(said)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -52,7 +54,7 @@ from polygraphy.domain.sweep.plan import (
     plan_of,
     read_known_failures,
 )
-from polygraphy.domain.tensors.naming import count_text
+from polygraphy.domain.tensors.naming import count_text, escape_command, path_word
 from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
 from polygraphy.ports.storage import read_text
@@ -171,13 +173,24 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     outcome = SweepOutcome(
         rows,
         groups_of(rows, diagnoses, running.saving_command),
-        [*running.notes, *notes],
+        [*running.notes, *notes, *_place_of_commands(root, rows)],
         before is not None,
         strict,
         planned.merged,
         folder,
     )
     return _report_outcome(outcome)
+
+
+def _place_of_commands(root: str, rows: Sequence[Row]) -> list[str]:
+    """Return a sentence about the folder in which commands for failed cells run, unless it is the
+    current one.
+    """
+    folder = os.path.relpath(root)
+    if folder == os.curdir or not any(row.failed for row in rows):
+        return []
+    word = escape_command(shlex.join(["cd", path_word(folder)]))
+    return [f"Run the commands of this report in the folder of the plan: {word}"]
 
 
 def _labels(planned: PlannedSweep) -> list[str]:
