@@ -90,6 +90,16 @@ def test_no_command_runs_modules_of_its_folder(hostile: Path, name: str) -> None
 
 
 @pytest.mark.slow
+def test_the_package_as_a_module_imports_nothing_from_the_folder(hostile: Path) -> None:
+    shutil.rmtree(hostile / "polygraphy")
+    words = [sys.executable, "-m", "polygraphy", "inspect", "model", "m.onnx"]
+    done = subprocess.run(words, cwd=hostile, env=variables(), capture_output=True, check=False)
+    mark = hostile.parent / "mark"
+    assert not mark.exists(), mark.read_text()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_an_empty_element_of_the_import_path_is_not_the_folder(tmp_path: Path) -> None:
     for name in ("numpy", "onnx", "jinja2"):
         (tmp_path / f"{name}.py").write_text("open('mark', 'a').close()")

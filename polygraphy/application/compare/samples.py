@@ -91,8 +91,8 @@ class Samples:
         if all(each.isdecimal() for each in classes) and name:
             resolve(Console).note(
                 f"{folder}: the names of the folders are class numbers, so {name!r} is number"
-                f" {int(name)}. If the model numbers the folders in alphabetical order, it is number"
-                f" {place}: write class numbers to a file of labels."
+                f" {int(name)}. If the model numbers the folders in alphabetical order, it is"
+                f" number {place}: write class numbers to a file of labels."
             )
         labels = Labels.of([parts[0] for parts in folders], classes)
         empty = [name for name, count in classes.items() if not count]
