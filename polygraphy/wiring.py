@@ -188,6 +188,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "mirror_folder": "polygraphy.adapters.files.small.work_files:mirror_folder",
         "move_into_folder": "polygraphy.adapters.files.small.work_files:move_into_folder",
         "open_spool": "polygraphy.adapters.files.small.spool:open_spool",
+        "hold_folder": "polygraphy.adapters.os.paths:hold_folder",
         "path_exists": "polygraphy.adapters.files.small.work_files:path_exists",
         "read_matches": "polygraphy.adapters.files.small.match_files:read_matches",
         "read_shard_hints": "polygraphy.adapters.files.small.shard_hints:read_shard_hints",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from polygraphy.binding import port
@@ -49,6 +49,16 @@ def check_writable(path: str) -> None:
 
     Raises:
         FileError: it cannot be.
+    """
+
+
+@port
+def hold_folder(path: str) -> Callable[[], None] | None:
+    """Create a folder and lock it for this process; return the function that unlocks it, or None if
+    another process, or another caller in this one, has locked it.
+
+    Raises:
+        FileError: it cannot be created.
     """
 
 

@@ -513,6 +513,18 @@ def test_what_each_check_wrote_is_kept_and_old_logs_are_removed() -> None:
     assert kept == {"00.log": "first", "01.log": "second"}
 
 
+def test_two_searches_do_not_write_to_one_folder_of_logs() -> None:
+    check = check_that_ends((0, ""), (1, ""), (0, ""))
+    with bind(Commands, _Scripted(check._turns)):  # type: ignore[attr-defined]
+        first = Iterations(check, logs="logs")
+        assert first.run() == GOOD
+        with pytest.raises(UsageError, match="Another search is running and writes to logs"):
+            Iterations(check, logs="logs").run()
+        assert first.run() == BAD
+        first.finish()
+        assert Iterations(check, logs="logs").run() == GOOD
+
+
 def test_the_console_has_few_lines_whatever_the_number_of_iterations(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

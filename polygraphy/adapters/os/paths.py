@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -413,6 +414,31 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def hold_folder(path: str) -> Callable[[], None] | None:
+    """Create and lock a folder; see the port. If the system cannot lock folders, it is free."""
+    is_new = not Path(path).exists()
+    folder = ensure_parent(Path(path) / "file").parent
+    if fcntl is None:
+        return lambda: None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        pass  # Not every file system supports locks.
+    return partial(_unlock_folder, folder, descriptor, is_new)
+
+
+def _unlock_folder(folder: Path, descriptor: int, is_new: bool) -> None:
+    """Unlock a folder, and remove it if it is new and empty."""
+    if is_new:
+        with suppress(OSError):
+            folder.rmdir()
+    os.close(descriptor)
 
 
 def _fill_target(target: Path, part: Path) -> bool:

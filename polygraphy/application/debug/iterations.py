@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal, Union
+from weakref import finalize
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.side_by_side import Candidate, CheckFolder, Jobs, StartedCheck
@@ -26,6 +27,7 @@ from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
     check_writable,
     copy_file,
+    hold_folder,
     load_debug_replay,
     move_into_folder,
     path_exists,
@@ -157,6 +159,7 @@ class Iterations:
         self._numbers: dict[str, int] = {}
         self.seconds = 0.0
         self._logs = logs
+        self._unlock: list[Callable[[], None]] = []
         self._written: list[str] = []
         self._kept_failure: Mapping[str, Any] | None = None
         self._rows = Rows()
@@ -222,6 +225,7 @@ class Iterations:
                 self._jobs.release_folder(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
+                self._unlock_logs()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
                     option = shlex.join(["--load-debug-replay", path_word(self._save)])
                     G_LOGGER.info(f"To continue from here: {escape_command(option)}")
@@ -347,6 +351,7 @@ class Iterations:
     def finish(self) -> None:
         """Log a summary, stop checks that run ahead, and remove the replay at the default path."""
         self.close()
+        self._unlock_logs()
         if self._save == DEFAULT_PATH:
             remove_path(DEFAULT_PATH)
         passed, count = self.counts[Outcome.GOOD], self.count
@@ -372,16 +377,39 @@ class Iterations:
         """
         if self._known is not None:
             return
-        debug_replay = DebugReplay() if self._load is None else load_debug_replay(self._load)
-        for path in (self._artifact, self._info):
-            if path is not None and path_exists(path):
-                raise UsageError(
-                    f"{path} exists. Each iteration would overwrite and remove it.",
-                    hint="Move it, or choose a different path with --iter-artifact or --iter-info.",
-                )
-        for path in self._results:
-            check_writable(path)
+        self._lock_logs()
+        try:
+            debug_replay = DebugReplay() if self._load is None else load_debug_replay(self._load)
+            for path in (self._artifact, self._info):
+                if path is not None and path_exists(path):
+                    raise UsageError(
+                        f"{path} exists. Each iteration would overwrite and remove it.",
+                        hint="Move it, or choose a different path with --iter-artifact or"
+                        " --iter-info.",
+                    )
+            for path in self._results:
+                check_writable(path)
+        except BaseException:
+            self._unlock_logs()
+            raise
         self._known = debug_replay
+
+    def _lock_logs(self) -> None:
+        """Lock the folder of logs, so that two searches do not mix their files."""
+        if self._command is None:
+            return
+        unlock = hold_folder(self._logs)
+        if unlock is None:
+            raise UsageError(
+                f"Another search is running and writes to {self._logs}.",
+                hint="Start this one in a different folder, so that they do not mix files.",
+            )
+        self._unlock.append(finalize(self, unlock))  # For callers that never finish a search.
+
+    def _unlock_logs(self) -> None:
+        """Allow other searches to write to the folder of logs."""
+        while self._unlock:
+            self._unlock.pop()()
 
     def _look_up_answer(self, key: str, state: Mapping[str, Any]) -> CheckResult | None:
         """Return the answer recorded for the same iteration; None if there is none."""
