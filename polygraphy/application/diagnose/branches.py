@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -18,6 +18,7 @@ from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.ports.editing import OpenModel
 
@@ -67,6 +68,15 @@ def add_idle_branches(answer: Found, request: Request) -> Found:
         answer.result.reason, _describe_idle_branches(answer.case, request.feeds)
     )
     return evolve(answer, result=evolve(answer.result, reason=reason))
+
+
+def other_branches(case: Case, feed: Feed) -> Iterator[tuple[Node, OpenModel]]:
+    """Yield each If node with a known condition, and the model with its other branch."""
+    conditions = _conditions(case, case.whole, [feed])
+    for node in case.whole.nodes:
+        if node.operator == "If" and node.reads[0] in conditions:
+            condition = np.logical_not(conditions[node.reads[0]])
+            yield node, case.whole.with_branches({node.reads[0]: condition})
 
 
 def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:

@@ -354,20 +354,26 @@ def _activation_variants(node: Node) -> Iterator[Variant]:
 
 
 def _equation_variants(node: Node) -> Iterator[Variant]:
-    """Yield variants of an Einsum whose operands or result have a different order of axes."""
+    """Yield variants of an Einsum whose operands or result have a different order of axes,
+    or whose result has another axis."""
     equation = str(node.attribute("equation", "")).replace(" ", "")
     terms = equation.replace("->", ",").split(",")
     if node.op != "Einsum" or "->" not in equation or "." in equation:
         return
-    for at, term in enumerate(terms):
-        for order in permutations(term) if len(term) <= LARGEST_RANK else ():
-            read = ["".join(order) if at == index else term for index, term in enumerate(terms)]
-            value = f"{','.join(read[:-1])}->{read[-1]}"
-            if value != equation:
-                change = changes.other_attribute("Einsum", "equation", equation, value)
-                yield Variant(
-                    "attribute", change, with_attribute(node, "equation", "string", value)
-                )
+    *operands, result = terms
+    summed = sorted({axis for term in operands for axis in term if axis not in result})
+    values = [
+        f"{','.join([*operands[:at], ''.join(order), *operands[at + 1 :]])}->{result}"
+        for at, term in enumerate(operands)
+        for order in (permutations(term) if len(term) <= LARGEST_RANK else ())
+    ]
+    results = ["".join(order) for order in permutations(result) if len(result) <= LARGEST_RANK]
+    results += [result.replace(axis, other) for axis in result for other in summed]
+    values += [f"{','.join(operands)}->{other}" for other in results]
+    for value in values:
+        if value != equation:
+            change = changes.other_attribute("Einsum", "equation", equation, value)
+            yield Variant("attribute", change, with_attribute(node, "equation", "string", value))
 
 
 def _operator_variants(node: Node) -> Iterator[Variant]:

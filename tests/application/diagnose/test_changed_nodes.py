@@ -86,6 +86,8 @@ CASES = [
     ("LSTM<hidden_size=2>(h, w, r, , , i, c)", "5,2,4", 17,
      {"w": floats(1, 8, 4), "r": floats(1, 8, 2), "i": floats(1, 2, 2), "c": floats(1, 2, 2)},
      "LSTM<hidden_size=2>(h, w, r, , , c, i)", {}, "structure", "The inputs of LSTM are swapped"),
+    ('Einsum<equation="bij,bjk->bi">(h, k)', "2,3,3", 17, {"k": floats(2, 3, 3)},
+     'Einsum<equation="bij,bjk->bj">(h, k)', {}, "attribute", "instead of bij,bjk->bi"),
     ("DequantizeLinear<axis=1>(w, s, z)", "4,5", 17,
      {"w": np.arange(30, dtype=np.int8).reshape(5, 6), "z": np.zeros(6, np.int8),
       "s": np.linspace(0.1, 0.2, 6).astype(F)},

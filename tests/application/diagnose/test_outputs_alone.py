@@ -163,6 +163,21 @@ def test_a_busy_machine_gives_the_same_answer(
     assert documents == [("fault", [["act0"]])] * 2
 
 
+def test_the_other_branch_of_an_if_is_a_candidate(tmp_path: Path) -> None:
+    def model_with(op: str) -> onnx.ModelProto:
+        return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[3, 6] x) => (float[3, 6] y) {{
+            [mean] m = ReduceMean<keepdims=0>(x) zero = Constant<value_float=0.>()
+            [condition] c = {op}(m, zero)
+            [branch] h = If (c) <then_branch = a () => (float[3, 6] s) {{ s = Sin(x) }},
+                                 else_branch = b () => (float[3, 6] e) {{ e = Exp(x) }}>
+            y = Softmax(h) }}""")
+
+    kept = diagnose_outputs(model_with("Greater"), model_with("Less"), tmp_path)
+    assert kept.verdict == "inconclusive"
+    assert [one["nodes"] for one in kept.culprits] == [["e"], ["branch"], ["condition"]]
+
+
 @pytest.mark.slow
 def test_one_element_is_not_guessed(tmp_path: Path) -> None:
     right = network(())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.branches import other_branches
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.changes.changed_models import load_changed_models
@@ -163,9 +164,11 @@ class _Guesses:
             changed += self._find_factors(notes)
         changed = [culprit for culprit in changed if culprit.remedy.proven] or changed
         changed = [*{culprit.nodes[0]: culprit for culprit in reversed(changed)}.values()][::-1]
-        if len(changed) == 1 and not self._left_out:
+        # A change in the branch that was taken may do the same as the other branch.
+        branches = self._find_other_branches()
+        if len(changed) == 1 and not branches and not self._left_out:
             return Found(DiagnosisResult(FAULT, changed), case)
-        if changed:
+        if changed := [*changed, *branches]:
             names = [culprit.nodes[0] for culprit in changed[:4]]
             reason = saved_reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(culprit, remedy=Remedy()) for culprit in changed]
@@ -400,6 +403,26 @@ class _Guesses:
             left_out = steps.weights_left_out(scaled.count_numbers() - scaled.tried)
             self._left_out.append(reasons.SOME_WEIGHTS)
         notes.append(steps.variants_tried(scaled.tried, "weight", left_out))
+
+    def _find_other_branches(self) -> list[Culprit]:
+        """Return the If nodes whose other branch gives the saved outputs, and the nodes that
+        compute their conditions."""
+        found: dict[str, Culprit] = {}
+        graph = self._case.whole.graph
+        for node, model in other_branches(self._case, self._feed):
+            try:
+                compute = self._party.load(model.proto)
+                if not self._explains_saved(compute(self._feed), compute):
+                    continue
+            except PolygraphyException:  # The branch does not fit what follows.
+                continue
+            maker = graph.operation_producers.get(node.reads[0])
+            fact = evidence.other_branch(node.label, "saved")
+            for one in (node, *([] if maker is None else [graph.nodes[maker]])):
+                tensor = next(filter(None, one.makes))
+                found[one.label] = Culprit([one.label], tensor, MODEL, "structure", facts=[fact],
+                                           op=one.op)  # fmt: skip
+        return [*found.values()]
 
     def _deviations(self, values: Values) -> Mapping[str, Deviation]:
         """Return how outputs differ from the saved ones."""
