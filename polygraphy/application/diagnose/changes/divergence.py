@@ -550,9 +550,19 @@ class _DivergenceSearch:
                     )
                     twin = twin or self._equal_result_tensor(node, name, values, equal_tensors)
                     if twin is not None and twin not in used_names:
-                        equal_tensors[name] = twin
+                        counterpart = self._unchanged_input(node, name, values, twin) or name
+                        equal_tensors.setdefault(counterpart, twin)
                         used_names.add(twin)
         return equal_tensors
+
+    def _unchanged_input(self, node: Node, name: str, values: Values, twin: str) -> str | None:
+        """Return the input that a node returns unchanged, such as a Mul by 1, where the reference
+        only moves the same numbers; else None. Equal values do not show that such a node is right.
+        """
+        if node.operator in _HANDING or self._operators[1].get(twin) not in MOVING:
+            return None
+        reads = (read for read in node.reads if read in values)
+        return next((read for read in reads if np.array_equal(values[read], values[name])), None)
 
     def _equal_result_tensor(
         self, node: Node, name: str, outputs: Values, equal_names: Mapping[str, str]
