@@ -70,12 +70,24 @@ def limit_lost_parts(
         if part.size != 1.0:  # Other parts are already judged by their own size.
             continue
         value, reference = (elements_of(array, sizes.labels, number) for array in arrays)
-        if value.size < _MANY or value.min() != value.max():
-            continue
-        if float(reference.max()) - float(reference.min()) > 2 * epsilon:
+        if is_lost(value, reference, epsilon):
             size = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
             limits[number] = evolve(part, size=size, atol=round_outward(part.rtol * size))
     return tuple(limits)
+
+
+def is_lost(value: Array, reference: Array, epsilon: float) -> bool:
+    """Return whether a quantized part of an output is constant, although the reference varies by
+    more than two steps of a scale for numbers up to 1.
+
+    Args:
+        value: the elements of the part.
+        reference: those of the reference.
+        epsilon: the step of the scale.
+    """
+    if value.size < _MANY or value.min() != value.max():
+        return False
+    return float(reference.max()) - float(reference.min()) > 2 * epsilon
 
 
 def round_outward(number: float) -> float:

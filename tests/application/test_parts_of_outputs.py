@@ -26,7 +26,15 @@ from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.parts import Layout, label_parts
 from polygraphy.ports.diagnosing import DiagnosisReports
-from tests.support.joined import JOINED, Joined, detector, feeds_of, split_detector, suppressed
+from tests.support.joined import (
+    JOINED,
+    Joined,
+    detector,
+    feeds_of,
+    split_detector,
+    suppressed,
+    two_heads,
+)
 from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
@@ -138,6 +146,13 @@ def test_a_single_scale_for_all_parts_is_named_behind_a_reshape(
     found = beside(split_detector(quantized), split_detector(), IMAGES)
     (culprit,) = found.culprits
     assert (culprit.nodes, culprit.cause) == (nodes, "quantization")
+
+
+def test_the_inner_concatenations_need_a_scale_for_each_part() -> None:
+    found = beside(two_heads(is_quantized=True), two_heads(), feeds_of(9))
+    (culprit,) = found.culprits
+    assert (culprit.nodes, culprit.cause) == (["join", "q_joined", "dq_joined"], "quantization")
+    assert "'join_first', 'join_second'" in culprit.remedy.note
 
 
 class WrongProducts(OnnxParty):

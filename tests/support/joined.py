@@ -16,7 +16,16 @@ from onnx import helper, numpy_helper
 
 from tests.support.models import make, value
 
-__all__ = ["BOXES", "JOINED", "Joined", "detector", "feeds_of", "split_detector", "suppressed"]
+__all__ = [
+    "BOXES",
+    "JOINED",
+    "Joined",
+    "detector",
+    "feeds_of",
+    "split_detector",
+    "suppressed",
+    "two_heads",
+]
 
 BOXES = 640.0
 node = helper.make_node
@@ -411,6 +420,41 @@ def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
     held = {name: array for name, array in weights.items() if name in used}
     inputs, outputs = [value("x", [1, 3, 8, 8])], [value("output", [1, 6, 64])]
     return make("detector", nodes, inputs, outputs, weights=held)
+
+
+def two_heads(*, is_quantized: bool = False) -> onnx.ModelProto:
+    """Return a model that joins the boxes and scores of two heads, and then the heads.
+
+    Args:
+        is_quantized: whether each joined tensor has a single scale; in float32 by default.
+    """
+    step = {"step": np.array(BOXES / 255, np.float32), "zero": np.array(0, np.uint8)}
+    weights: dict[str, Any] = {"k": _numbers(BOXES)}
+    nodes = []
+
+    def quantize(tensor: str) -> str:
+        """Add a Q/DQ pair, if wanted, and return its output."""
+        if not is_quantized:
+            return tensor
+        made = "output" if tensor == "joined" else f"{tensor}_dq"
+        nodes.append(node("QuantizeLinear", [tensor, *step], [f"{tensor}_q"], f"q_{tensor}"))
+        nodes.append(node("DequantizeLinear", [f"{tensor}_q", *step], [made], f"dq_{tensor}"))
+        return made
+
+    heads = []
+    for head in ("first", "second"):
+        weights |= {f"{head}_a": _weight(16, 4), f"{head}_b": _weight(16, 3)}
+        for name in "ab":
+            nodes.append(node("MatMul", ["x", f"{head}_{name}"], [f"{head}_x{name}"]))
+            nodes.append(node("Sigmoid", [f"{head}_x{name}"], [f"{head}_s{name}"]))
+        nodes.append(node("Mul", [f"{head}_sa", "k"], [f"{head}_boxes"]))
+        parts = [f"{head}_boxes", f"{head}_sb"]
+        nodes.append(node("Concat", parts, [head], f"join_{head}", axis=-1))
+        heads.append(quantize(head))
+    joined = "joined" if is_quantized else "output"
+    nodes.append(node("Concat", heads, [joined], "join", axis=0))
+    quantize("joined")
+    return _graph(nodes, {**weights, **(step if is_quantized else {})}, ["m", 7], "n")
 
 
 def split_detector(quantized: str = "") -> onnx.ModelProto:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.part_limits import is_lost
 from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import is_float, precision_of
 
 Values = Mapping[str, Any]
 Metric = Callable[["Outputs", "Outputs"], float]
@@ -49,7 +50,8 @@ class Outputs(Mapping[str, Any]):
 
 class RmsRatio:
     """The RMS of the error relative to that of the reference, for the worst output or part of an
-    output.
+    output. A part of numbers up to 1 that becomes constant is compared with how much the reference
+    varies, because it tells nothing any more.
 
     Args:
         layouts: returns how an output is put together; None if it is one.
@@ -100,8 +102,11 @@ class RmsRatio:
                 total = float(np.sum(error))
             for number, at, size in self._part_sizes(name, index, expected):
                 part = total if at is ... else float(np.sum(error[at]))
+                is_constant = part and at is not ... and _has_lost(value[at], exact[at])
                 errors[number] = errors.get(number, 0.0) + part
-                sizes[number] = sizes.get(number, 0.0) + size
+                sizes[number] = sizes.get(number, 0.0) + (
+                    _spread(exact[at]) if is_constant else size
+                )
         ratios = [_ratio(errors[number], sizes[number]) for number in errors]
         return max(ratios, default=0.0)
 
@@ -137,6 +142,21 @@ class RmsRatio:
             at = np.broadcast_to(labels == number, shape)
             if at.any():
                 yield number, at
+
+
+def _has_lost(value: Array, reference: Array) -> bool:
+    """Return whether quantization makes a part of numbers up to 1 constant."""
+    precision = precision_of("int8")
+    return (
+        precision is not None
+        and is_lost(value, reference, precision.epsilon)
+        and float(np.abs(reference).max()) <= 1
+    )
+
+
+def _spread(reference: Array) -> float:
+    """Return the sum of squares of the distances from the mean."""
+    return float(np.sum(np.square(reference - reference.mean())))
 
 
 def _ratio(error: float, size: float) -> float:

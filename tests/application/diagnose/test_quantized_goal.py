@@ -37,6 +37,7 @@ from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import rules_of
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.reporting import Findings
@@ -237,6 +238,21 @@ def test_a_bias_that_is_not_stored_for_the_product_of_scales_is_named(tmp_path: 
 def test_an_output_without_axes_has_a_ratio() -> None:
     zero, two = ([{"count": np.array(number)}] for number in (0, 2))
     assert RmsRatio()(Outputs(zero), Outputs(two)) == 1
+
+
+def test_a_part_that_becomes_constant_is_lost_however_small_its_error_is() -> None:
+    """Scores near 0.5 that are all 0.5 are wrong by 4% of their size, and say nothing."""
+    boxes, scores = np.full((1, 20), 640.0), np.linspace(0.47, 0.53, 20)[None]
+    joined = Layout(
+        "join", operands=(Layout("leaf", name="a"), Layout("leaf", name="b")), numbers=(1,),
+        shape=(20, 20),
+    )  # fmt: skip
+    right = Outputs([{"y": np.concatenate([boxes, scores], 1)}])
+    lost = Outputs([{"y": np.concatenate([boxes, np.full_like(scores, 0.5)], 1)}])
+    near = Outputs([{"y": np.concatenate([boxes, scores + 0.02], 1)}])
+    metric = RmsRatio(lambda name: joined)
+    assert metric(lost, right) >= 1
+    assert 0.03 < metric(near, right) < 0.05
 
 
 def test_scales_of_an_invalid_shape_are_no_sites() -> None:

@@ -6,7 +6,7 @@ quantizing is all in what they differ, and a rewrite that can be left out for so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -36,6 +36,7 @@ from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import MOVES
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -153,11 +154,9 @@ class QuantizedPair:
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         if joins := self._find_lost_joins(outputs, goals, sets):
             kept_nodes = [name for _, names in joins for name in names]
-            after = self._output_error(kept_nodes, sets)
-            culprits = [
-                self._culprit_of_join(path, kept, (outputs[number], goals[number]), (most, after))
-                for path, kept in joins
-            ]
+            loss = self._losses(outputs[number], kept_nodes, *sets[0])
+            pair = outputs[number], goals[number]
+            culprits = [self._culprit_of_join(*join, pair, loss) for join in joins]
             return Found(DiagnosisResult(FAULT, culprits), case)
         return self._name_fewest_nodes((outputs[number], goals[number]), sets, most)
 
@@ -186,16 +185,17 @@ class QuantizedPair:
                 notes.append(steps.CUT_SHORT)
             if not fewest:
                 return Skip("quantized like the model, the reference has no such loss")
-        loss = most, self._output_error(fewest, sets)
         for path in self._joins():
             if set(fewest) <= {node.label for node in path}:
+                loss = self._losses(pair[0], fewest, *sets[0])
                 culprit = self._culprit_of_join(path, fewest, pair, loss)
                 return Found(DiagnosisResult(FAULT, [culprit]), case)
         if len(fewest) > _FEW or 1 < len(names) < 2 * len(fewest):
             worst = [(name, ranked[name]) for name in names[:_FEW]]
             reason = reasons.quantization_accumulates(most, len(fewest), len(names), worst)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        facts = [evidence.quantization_cost(*loss, len(fewest), len(names))]
+        after = self._output_error(fewest, sets)
+        facts = [evidence.quantization_cost(most, after, len(fewest), len(names))]
         facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in fewest]
         remedy = Remedy(None, True, remedies.quantize_without(self._add_sharing_nodes(fewest)))
         op = next((node.operator for node in case.model.nodes if node.label == fewest[0]), "")
@@ -249,20 +249,34 @@ class QuantizedPair:
             for feed, goal in sets
         )
 
+    def _losses(
+        self, values: Values, without: Collection[str], feed: Feed, goal: Values
+    ) -> tuple[float, float]:
+        """Return the error of the outputs, and that of the reference quantized like the model
+        except some nodes, each relative to the RMS of the worst part."""
+        compute = self._party.load(self.quantize_reference(without))
+        metric, expected = RmsRatio(self._case.layout), Outputs([goal])
+        before, after = (
+            metric(Outputs([each]), expected) for each in (values, self._named(compute(feed)))
+        )
+        return before, after
+
     def _joins(self) -> Iterator[list[Node]]:
         """Yield, for each output that joins parts and is quantized as a whole, the nodes from the
         concatenation to the output, if they only move or quantize what it computes."""
         makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
         for output in self._case.model.outputs:
-            path: list[Node] = []
-            node = makers.get(output)
-            while node is not None:
-                path.insert(0, node)
-                moves = node.operator in MOVES or node.operator in QUANTIZING
-                node = makers.get(node.reads[0]) if moves and node.reads else None
+            path = _moved_by(makers, output)
             is_quantized = any(node.operator in QUANTIZING for node in path)
             if is_quantized and path[0].operator == _JOINS:
                 yield path
+
+    def _inner_joins(self, join: Node) -> list[str]:
+        """Return the concatenations that directly provide inputs of a concatenation, if nodes only
+        move or quantize them in between."""
+        makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
+        paths = [_moved_by(makers, tensor) for tensor in join.reads]
+        return [path[0].label for path in paths if path and path[0].operator == _JOINS]
 
     def _culprit_of_join(
         self,
@@ -277,13 +291,14 @@ class QuantizedPair:
             path: the nodes from the concatenation to the output.
             kept_names: those of them that must not be quantized.
             pair: the outputs, and those expected.
-            loss: the largest error with and without the quantization.
+            loss: the error with and without the quantization.
         """
         output, first = path[-1].makes[0], next(n.label for n in path if n.operator in QUANTIZING)
+        inner = self._inner_joins(path[0]) if path[0].label in kept_names else []
         named = [node for node in path if node.label == first or node.label in kept_names]
         off = self._case.deviation(output, *(values[output] for values in pair))
         facts = [evidence.lost_part(output, off), evidence.error_without_quantization(*loss)]
-        remedy = Remedy(None, True, remedies.split_scale(path[0].label, output))
+        remedy = Remedy(None, True, remedies.split_scale(inner or [path[0].label], output))
         labels = [node.label for node in named]
         op = named[0].operator
         return Culprit(labels, None, MODEL, "quantization", None, facts, remedy, op)
@@ -389,3 +404,15 @@ class QuantizedPair:
         """Return the largest relative difference of outputs."""
         differing = self._case.find_deviations(values, other_values)
         return max((deviation.relative for deviation in differing.values()), default=0.0)
+
+
+def _moved_by(makers: Mapping[str, Node], tensor: str) -> list[Node]:
+    """Return the nodes that move or quantize a tensor, in order, after the node that computes it;
+    empty for inputs and weights."""
+    path: list[Node] = []
+    node = makers.get(tensor)
+    while node is not None:
+        path.insert(0, node)
+        moves = node.operator in MOVES or node.operator in QUANTIZING
+        node = makers.get(node.reads[0]) if moves and node.reads else None
+    return path

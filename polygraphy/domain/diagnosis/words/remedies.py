@@ -181,9 +181,14 @@ def quantize_without(nodes: Sequence[str]) -> str:
 
 
 @statement
-def split_scale(node: str, output: str) -> str:
+def split_scale(nodes: Sequence[str], output: str) -> str:
     """Return the sentence that the parts of an output need different scales."""
+    if len(nodes) == 1:
+        return (
+            f"Quantize the inputs of the concatenation {nodes[0]!r} separately, each with its own"
+            f" scale, or keep {output!r} in floating point."
+        )
     return (
-        f"Quantize the inputs of the concatenation {node!r} separately, each with its own scale,"
-        f" or keep {output!r} in floating point."
+        f"Quantize the inputs of the concatenations {quote_all(nodes)} separately, each with its"
+        f" own scale, and keep all that joins them to {output!r} in floating point."
     )
