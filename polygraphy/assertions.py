@@ -42,7 +42,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import Comparison
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
+from polygraphy.domain.errors import InputError, PolygraphyException, UnknownNameError, UsageError
 from polygraphy.domain.ports import ResultStore, command_line
 from polygraphy.domain.report.commands import diagnosis_command
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
@@ -242,7 +242,13 @@ def assert_close(
 def _arrays(side: Any) -> dict[str, Any]:
     """Return NumPy arrays by name, for a mapping of arrays or a single array."""
     named = side if isinstance(side, Mapping) else {"array": side}
-    return {str(name): np.asarray(host_copy(str(name), value)) for name, value in named.items()}
+    nothing = next((str(name) for name, value in named.items() if value is None), None)
+    if nothing is not None:
+        raise InputError(f"{nothing!r} is None, not an array.")
+    return {
+        str(name): np.asarray(value if isinstance(value, int) else host_copy(str(name), value))
+        for name, value in named.items()
+    }
 
 
 # Models, backends and data.

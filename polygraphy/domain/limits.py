@@ -42,7 +42,7 @@ def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
 def _number(value: Any) -> float:
     """Return a tolerance as a number; raise UsageError if it is negative or NaN."""
     try:
-        number = float(value)
+        number = float("true or false" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         raise UsageError(f"A tolerance must be a number, not {value!r}.") from None
     if isnan(number) or number < 0:

@@ -28,7 +28,7 @@ from polygraphy.assertions import (
     assert_outputs_match,
 )
 from polygraphy.comparator import IterationResult, RunResults
-from polygraphy.exception import PolygraphyException
+from polygraphy.exception import InputError, PolygraphyException, UsageError
 from polygraphy.logger import G_LOGGER
 from tests.support.decoders import decoder
 
@@ -72,6 +72,12 @@ def test_arrays_of_several_names_are_compared() -> None:
     with pytest.raises(OutputsDiffer):
         assert_close({"a": [1]}, {"a": [1], "b": [3]})
     assert_close([1.0], [1.05], atol=0.1)
+    assert_close(3, 3)
+    for nothing, name in ((None, "array"), ({"a": None}, "a")):  # A function without `return`.
+        with pytest.raises(InputError, match=f"'{name}' is None, not an array"):
+            assert_close(nothing, nothing)
+    with pytest.raises(UsageError, match="must be a number, not True"):
+        assert_close([1.0], [1.5], rtol=True)
 
 
 @pytest.mark.parametrize("padding", [0, -1])

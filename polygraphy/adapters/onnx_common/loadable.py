@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import inf, prod
 from pathlib import Path
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def evaluate_model(model: Deferred[ModelProto]) -> ModelProto:
     """Return a model, or what its loader returns; raise UsageError for a path or bytes."""
     value: Any = evaluate(model)
-    if value is None or isinstance(value, (str, bytes, Path)):
-        shown = "bytes" if isinstance(value, bytes) else repr(value)
+    if value is None or isinstance(value, (str, bytes, Path, Mapping)):
+        is_long = isinstance(value, (bytes, Mapping))
+        shown = type(value).__name__ if is_long else repr(value)
         loader = "onnx_from_bytes" if isinstance(value, bytes) else "onnx_from_path"
         raise UsageError(
             f"An ONNX model is required, not {shown}.",
