@@ -291,6 +291,8 @@ def _check_index_tuples(call: OperatorCall) -> Iterator[Violation]:
     batch = call.attributes.get("batch_dims", 0) if call.op == "GatherND" else 0
     if data is None or indices is None or not indices.shape or indices.shape[-1] is None:
         return
+    if batch < 0:
+        return  # Another rule reports this.
     length = indices.shape[-1]
     if not 1 <= length <= len(data) - batch:
         yield wrong_shape(call, indices, f"1 to {len(data) - batch} indices on the last axis")

@@ -250,6 +250,9 @@ def _check_sequence_axes(call: OperatorCall) -> Iterator[Violation]:
 def _check_batch_dims(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless the indices of a GatherND have the batch dimensions of the data."""
     shape, indices, count = call.shape(0), call.input(1), call.attributes.get("batch_dims", 0)
+    if count < 0:
+        yield wrong_attribute(call, "batch_dims", "batch_dims of at least 0")
+        return
     if shape is None or indices is None or indices.shape is None or count < 1:
         return
     if count >= min(len(shape), len(indices.shape)):

@@ -192,6 +192,8 @@ CASES = [
     (MATRIX, "y = Expand(x,s)", {"s": np.array([-2, 3], INT)}, "sizes of at least 0"),
     (IMAGE, "y = MaxUnpool<kernel_shape=[1,1], strides=[1,0]>(x,i)",
      {"i": np.zeros((1, 6, 4, 5), INT)}, "positive values in strides"),
+    ("float[2,3,4] x", "y = GatherND<batch_dims=-3>(x,i)", {"i": np.zeros((2, 1), INT)},
+     "batch_dims of at least 0"),
     ("float[1,2,3,4] x", "y = RotaryEmbedding(x,c,c,i)",
      {"c": np.ones((5, 2), F), "i": np.zeros((1, 2), INT)}, "position ids of shape (1, 3)"),
     ("float[1,2,3,4] x", "y = RotaryEmbedding(x,c,s,i)",
