@@ -362,3 +362,9 @@ def test_parts_that_a_graph_does_not_show_are_found_by_their_sizes() -> None:
     wrong[:, 4:] += np.float32(0.1)
     rounding = rounding_between((wrong, right), ("float32", "float32"), name="y", layout=layout)
     assert deviation(wrong, right, rounding=rounding).is_wrong
+
+
+def test_operands_of_a_quantized_concat_are_parts() -> None:
+    layout = facts_of(split_detector("operators")).layouts["output"]
+    parts = [(leaf.name, leaf.is_bounded) for leaf in layout.leaves()]
+    assert parts == [("boxes_q", False), ("scores_q", True)]

@@ -126,6 +126,7 @@ class _Reader:
             "MatMul": self._read_product,
             "MaxPool": self._read_windows,
             "Pad": self._read_pad,
+            "QLinearConcat": self._read_quantized_concat,
             "Reshape": self._read_reshape,
             "Resize": self._read_windows,
             "ReverseSequence": self._read_selection,
@@ -336,6 +337,11 @@ class _Reader:
             is_valid = shape is not None and -len(shape) <= axis < len(shape)
             lengths.append(shape[axis] if shape is not None and is_valid else None)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
+
+    def _read_quantized_concat(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of QLinearConcat, which reads a scale and a zero point
+        for its output and for each tensor."""
+        return self._read_concat(tensor, evolve(node, inputs=node.inputs[2::3]), depth)
 
     @staticmethod
     def _layout_with_tensor(tensor: str, layout: Layout) -> Layout:

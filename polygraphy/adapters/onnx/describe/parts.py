@@ -13,7 +13,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, shape_of, value_infos
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
+from polygraphy.adapters.onnx_common.messages import all_nodes, attribute_named, graphs_of
 from polygraphy.domain.model.parts import Maker, layout_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout
@@ -110,7 +110,25 @@ class _Graph:
                     is_known = all(isinstance(value, int) and value >= 0 for value in shape)
                     if is_known or known_values is self._inferred_types:
                         return [_dimension(value) for value in shape]
-        return None
+        # Shapes are inferred only of standard operators. Quantizers keep the declared ones.
+        plain = tensor.removesuffix("_quantized")
+        return self._shape(plain) if plain != tensor else self._joined_shape(tensor)
+
+    def _joined_shape(self, tensor: str) -> list[Dim] | None:
+        """Return the shape of the output of QLinearConcat; None if it is unknown."""
+        node = self._nodes.get(tensor)
+        axis = None if node is None else attribute_named(node, "axis")
+        if node is None or node.op_type != "QLinearConcat" or axis is None:
+            return None
+        shapes = [self.shape(name) for name in node.input[2::3]]
+        first = shapes[0] if shapes else None
+        if first is None or not -len(first) <= axis.i < len(first):
+            return None
+        lengths = [None if shape is None else shape[axis.i] for shape in shapes]
+        joined: list[Dim] = [*first]
+        is_known = all(isinstance(length, int) for length in lengths)
+        joined[axis.i] = sum(int(length) for length in lengths if length) if is_known else None
+        return joined
 
     def constant(self, tensor: str) -> Array | None:
         """Return the elements of a small constant; None for other tensors."""
