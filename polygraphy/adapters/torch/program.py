@@ -84,8 +84,8 @@ def _failure_hint(kind: str, message: str) -> str:
         return "Out of memory: use a smaller batch."
     if any(part in message for part in _OF_TYPES):
         return (
-            "The weights have another data type than the inputs. Convert the module in the function"
-            " that returns it, for example with .float()."
+            "The weights have another data type than the inputs. In the function that returns the"
+            " module, convert it to their type, for example with .float() or .double()."
         )
     return ""
 
