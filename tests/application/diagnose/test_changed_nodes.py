@@ -144,6 +144,22 @@ def test_a_tensor_saved_in_another_type_blames_the_node_that_computes_it(
     assert culprit["tensor"] == tensor
 
 
+def test_nodes_with_a_sequence_between_them_say_so(tmp_path: Path) -> None:
+    def model_with(factor: float) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[3, 4] x) => (float[3, 4] y) {{ parts = SplitToSequence<axis=0, keepdims=1>(x)
+            made = SequenceMap(parts) <body = b (float[1, 4] p) => (float[1, 4] q) {{
+                f = Constant<value_float={factor}>() q = Mul(p, f) }}>
+            mid = ConcatFromSequence<axis=0>(made) y = Tanh(mid) }}""")
+
+    marked = model_with(2.0)
+    marked.graph.output.extend([onnx.ValueInfoProto(name="mid")])
+    feed = {"x": np.random.default_rng(5).standard_normal((3, 4)).astype(F)}
+    saved = OnnxrtParty().load(marked)(feed)
+    [culprit] = diagnose_beside_saved(model_with(3.0), feed, saved, tmp_path).culprits
+    assert "'parts' is a sequence" in " ".join(map(str, culprit["evidence"]))
+
+
 def test_changed_strings_are_found(tmp_path: Path) -> None:
     """The tables of LabelEncoder have strings, and their tensors too."""
 

@@ -31,6 +31,11 @@ from polygraphy.domain.tensors.naming import count_text, input_sets_text
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 
+_OF_SEQUENCES = frozenset(
+    {"SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
+)
+"""Operators that return a sequence, which is not compared."""
+
 
 @frozen
 class SavedComparison:
@@ -202,9 +207,13 @@ class OtherTypes:
 
     def describe_region(self, nodes: Iterable[Node]) -> Fact:
         """Return why no saved tensor tells the nodes of a region apart."""
-        made = (name for node in nodes for name in node.makes if name in self.unread)
-        name = next(made, None)
-        return evidence.cannot_tell_apart() if name is None else evidence.saved_in_other_type(name)
+        made = [(name, node.op) for node in nodes for name in node.makes]
+        for name, op in made:
+            if name in self.unread:
+                return evidence.saved_in_other_type(name)
+            if op in _OF_SEQUENCES:
+                return evidence.made_sequence(name)
+        return evidence.cannot_tell_apart()
 
     def judge(
         self, differing: Mapping[str, tuple[Deviation, Any]]

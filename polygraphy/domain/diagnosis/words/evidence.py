@@ -221,6 +221,12 @@ def saved_in_other_type(tensor: str) -> str:
 
 
 @fact
+def made_sequence(name: str) -> str:
+    """Return the fact that no tensor tells the nodes apart, because a sequence is between them."""
+    return f"Cannot tell these nodes apart: {name!r} is a sequence, and only tensors are compared."
+
+
+@fact
 def cannot_tell_apart() -> str:
     """Return the fact that no saved tensor tells the nodes apart."""
     return (
