@@ -409,13 +409,27 @@ def test_a_size_of_the_example_far_from_the_node_that_it_breaks_is_found() -> No
     assert facts_of(culprit)["runs_with_other_size"]["constants"] == ["c"]
 
 
-def test_sizes_that_must_be_multiples_are_found_by_runs() -> None:
-    model = model_of(
-        "(float[1,2,h,w] x) => (float[1,4,a,b] y) {"
-        " p = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(x)"
-        ' u = Resize<mode="nearest">(p, , s) y = Concat<axis=1>(x, u) }',
-        s=np.array([1, 1, 2, 2], F),
-    )
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "p = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(x)"
+        ' u = Resize<mode="nearest">(p, , s) y = Concat<axis=1>(x, u)',
+        "r = Shape<start=3>(x) n = Div(r, two) z = Concat<axis=0>(o, n, two) y = Reshape(x, z)",
+    ],
+    ids=["halved", "windows"],
+)
+def test_sizes_that_must_be_multiples_are_found_by_runs(inner: str) -> None:
+    weights = {
+        "s": np.array([1, 1, 2, 2], F),
+        "two": np.array([2]),
+        "o": np.array([0, 0, 0]),
+    }
+    used = {
+        name: array for name, array in weights.items() if f"{name})" in inner or f"{name}," in inner
+    }
+    model = model_of(f"(float[1,2,h,w] x) => (float y) {{ {inner} }}", **used)
+    model.opset_import[0].version = 15
+    model.graph.output[0].type.tensor_type.ClearField("shape")
     culprit = blamed(model, OnnxrtParty(), data=[{"x": np.ones((1, 2, 6, 5), F)}])
     assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
     fact = facts_of(culprit)["runs_with_multiples"]

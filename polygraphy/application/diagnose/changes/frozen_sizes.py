@@ -54,7 +54,7 @@ def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
 def find_multiple_that_works(case: Case, broken: InvalidNode) -> tuple[Fact, int] | None:
     """Return the fact that all backends run the model if all dynamic sizes of images or sequences
     are multiples of a number, and the smallest such number; None if that is not the case."""
-    if broken.kind != SHAPE:
+    if broken.kind not in (SHAPE, VALUE):
         return None
     axes = {
         name: [axis for axis, dim in enumerate(meta.shape or ()) if axis and is_dynamic_dim(dim)]
