@@ -26,6 +26,8 @@ _GIT = shutil.which("git") or "git"
 """Found before the step enters the checkout, because Windows starts a `git.exe` in the current
 folder first."""
 _POINTER = b"version https://git-lfs"
+_SUBMODULE = "160000"
+"""The mode of a submodule in a commit."""
 _PASSED = ("passed", "new", "removed", "unchanged")
 
 
@@ -74,6 +76,19 @@ def renamed_files(commit: str) -> dict[str, str]:
     options = ("--cached", "--name-status", "-z", "-M", "--diff-filter=R", "--relative")
     fields = run_git("diff", *options, commit, "--").split("\0")
     return dict(zip(fields[2::3], fields[1::3]))
+
+
+def changed_in_submodules(commit: str, patterns: list[str]) -> list[str]:
+    """Return the models in submodules that changed since a commit; git did not check out the
+    submodules of the base.
+    """
+    options = ("--cached", "--raw", "-z", "--no-renames", "--relative")
+    fields = run_git("diff", *options, commit, "--").split("\0")
+    changed = [name for row, name in zip(fields[::2], fields[1::2]) if row.split()[1] == _SUBMODULE]
+    if not changed:
+        return []
+    listed = run_git("ls-files", "-z", "--recurse-submodules", "--", *patterns).split("\0")
+    return [name for name in listed if name.startswith(tuple(f"{path}/" for path in changed))]
 
 
 def changed_data(commit: str, name: str) -> list[str]:
@@ -302,7 +317,9 @@ def compare_models() -> list[tuple[str, str, str]]:
             line = f"{name}: {verdict.upper()} {' '.join(summary.split())}"
             print(escape_controls(line), flush=True)
             rows.append((name, verdict, summary))
-        return rows
+        inside = changed_in_submodules(commit, patterns) if base else []
+        why = "Its submodule changed, and models in submodules are not compared."
+        return rows + [(name, "error", why) for name in inside]
 
 
 def write_summary(lines: list[str]) -> None:

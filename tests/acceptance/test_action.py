@@ -328,6 +328,22 @@ def test_a_renamed_model_is_compared_with_the_old_file(step: Step, repository: P
     assert rows["moved/new.onnx"][1].startswith("Renamed from models/same.onnx. 2 of 2 outputs")
 
 
+def test_models_of_a_submodule_that_changed_do_not_pass(step: Step, repository: Path) -> None:
+    inside = repository / "inside"
+    git(repository, "clone", "-q", str(repository), "inside")
+    git(inside, "checkout", "-q", "HEAD~1")
+    git(repository, "-c", "advice.addEmbeddedRepo=false", "add", "inside")
+    (repository / ".gitmodules").write_text('[submodule "inside"]\npath = inside\nurl = ./x\n')
+    git(repository, "config", "submodule.inside.active", "true")
+    git(repository, "add", ".gitmodules")
+    git(repository, "commit", "-q", "-m", "submodule")
+    base = git(repository, "rev-parse", "HEAD")
+    git(inside, "checkout", "-q", "main")
+    git(repository, "add", "inside")
+    code, rows, _ = step(repository, MODELS="*large.onnx", BASE=base)
+    assert (code, rows["inside/models/large.onnx"][0]) == (1, "error")
+
+
 def test_a_workspace_below_the_root_of_the_repository(step: Step, repository: Path) -> None:
     base = git(repository, "rev-parse", "HEAD~1")
     code, rows, _ = step(repository / "models", MODELS="changed.onnx", BASE=base)
