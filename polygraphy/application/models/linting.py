@@ -15,12 +15,14 @@ from polygraphy.binding import function_for, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
+    WARNING,
     Findings,
     LintEntry,
     LintReport,
     Source,
     TrialValue,
     graph_findings,
+    labels_of,
 )
 from polygraphy.domain.data.lengths import longer_inputs
 from polygraphy.domain.data.loading import (
@@ -145,6 +147,7 @@ def lint(
         findings = _lint_in_isolation(checked, feed, trial)
         if data_loader is None and feed is not None:
             findings = _with_other_lengths(checked, facts, model.graph, trial, findings)
+            findings = _excuse_generated_values(findings, model.graph)
     except MissingDependencyError as error:
         lint_entries.append(LintEntry(INFO, Source.RUNTIME, str(error)))
         findings = checked(None, None)
@@ -228,6 +231,45 @@ def _with_other_lengths(
                 lint_report
             )
     return best
+
+
+_HANDS_ON = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
+"""Operators that hand on elements of their first input."""
+_NO_KERNEL = "implementation"
+"""What a message about an operator contains that a backend lacks, whatever the data are."""
+
+
+def _excuse_generated_values(findings: Findings, graph: Graph) -> Findings:
+    """Return the findings with warnings for nodes that fail, and read generated whole numbers:
+    sizes, axes and lengths only make sense together.
+    """
+    drawn = {
+        tensor.name
+        for tensor in graph.inputs
+        if (tensor.dtype or "").startswith(("int", "uint")) and tensor.name not in graph.constants
+    }
+    guessed: set[str] = set()
+    for node, label in zip(graph.nodes, labels_of(graph)):
+        if not drawn.isdisjoint(node.inputs):
+            guessed.add(label)
+        handed = node.inputs if node.op == "Concat" else node.inputs[:1]
+        if node.op in (*_HANDS_ON, "Concat") and not drawn.isdisjoint(handed):
+            drawn.update(node.makes)
+    entries = [
+        (
+            evolve(entry, level=WARNING, message=f"{entry.message}{_GENERATED}")
+            if entry.level == EXCEPTION
+            and entry.source == Source.RUNTIME
+            and _NO_KERNEL not in entry.message
+            and not guessed.isdisjoint(entry.nodes)
+            else entry
+        )
+        for entry in findings.entries
+    ]
+    return evolve(findings, entries=tuple(entries))
+
+
+_GENERATED = " (with generated data; pass your own with --load-inputs)"
 
 
 def _failures(findings: Findings) -> int:

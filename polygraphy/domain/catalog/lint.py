@@ -24,7 +24,7 @@ RULES = {
     "model/unreadable": "The file is not an ONNX model, or is too large for other programs.",
     "runtime/fails": "ONNX Runtime cannot run a node or the model.",
     "runtime/not-tried": "A node or the model was not run, for the stated reason.",
-    "runtime/unusual": "A node that is known to crash ONNX Runtime was skipped.",
+    "runtime/unusual": "A node crashes ONNX Runtime, or fails with generated numbers.",
     "weights/int32-range": "An int64 weight has values outside the int32 range.",
     "weights/fp16-range": "A weight has values outside the float16 range.",
     "weights/non-finite": "A weight contains NaN or infinity.",
