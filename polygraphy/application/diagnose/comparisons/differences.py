@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.two_models import (
     suspects,
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import LARGE
@@ -246,8 +246,12 @@ def _with_removed_nodes(pair: ModelPair, model: Any, pairing: Pairing, suspect: 
     model has them in its place, and its neighbor only computes their input."""
     if suspect.change.kind != "missing_node":
         return suspect
-    graph = pairing.model
-    kept_tensors = _used_tensors(open_model(pair.repair(model, pairing, [suspect])).graph)
+    graph, is_optimized = pairing.model, pairing is not pair.pairing
+    try:
+        repaired = open_model(pair.repair(model, pairing, [suspect]), as_it_is=is_optimized)
+    except (PolygraphyException, KeyError):  # It can only be restored together with others.
+        return suspect
+    kept_tensors = _used_tensors(repaired.graph)
     removed = {graph.operation_producers[name] for name in _used_tensors(graph) - kept_tensors}
     if not removed:
         return suspect
