@@ -242,13 +242,11 @@ def assert_close(
 def _arrays(side: Any) -> dict[str, Any]:
     """Return NumPy arrays by name, for a mapping of arrays or a single array."""
     named = side if isinstance(side, Mapping) else {"array": side}
-    nothing = next((str(name) for name, value in named.items() if value is None), None)
-    if nothing is not None:
-        raise InputError(f"{nothing!r} is None, not an array.")
-    return {
-        str(name): np.asarray(value if isinstance(value, int) else host_copy(str(name), value))
-        for name, value in named.items()
-    }
+    for name, value in named.items():
+        if value is None:
+            raise InputError(f"{str(name)!r} is None, not an array.")
+    named = {str(name): value for name, value in named.items()}
+    return {n: np.asarray(v if isinstance(v, int) else host_copy(n, v)) for n, v in named.items()}
 
 
 # Models, backends and data.
