@@ -97,3 +97,10 @@ def test_a_model_of_another_library_gets_a_hint() -> None:
     with pytest.raises(UsageError, match="not an object") as caught:
         TorchProgram(object).open({"x": np.ones((1, 3), np.float32)})
     assert "--golden" in str(caught.value.hint)
+
+
+def test_batch_statistics_by_design_are_no_training_mode() -> None:
+    """Without running statistics, BatchNorm uses those of its data in evaluation mode, too."""
+    feed = {"input": np.ones((4, 3), np.float32)}
+    norm = torch.nn.BatchNorm1d(3, track_running_stats=False).eval()
+    assert not TorchProgram(norm).open(feed).unsteady
