@@ -368,3 +368,13 @@ def test_operands_of_a_quantized_concat_are_parts() -> None:
     layout = facts_of(split_detector("operators")).layouts["output"]
     parts = [(leaf.name, leaf.is_bounded) for leaf in layout.leaves()]
     assert parts == [("boxes_q", False), ("scores_q", True)]
+
+
+def test_a_sum_of_padded_tensors_has_the_names_of_what_is_padded() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[2,3] a, float[2,2] b) => (float[2,5] y)
+        <int64[4] p = {0,0,0,2}, int64[4] q = {0,3,0,0}>
+        { c = Pad(a, p) d = Pad(b, q) y = Sum(c, d) }"""
+    )
+    _, parts = label_parts(facts_of(model).layouts["y"], (2, 5))
+    assert [part.name for part in parts] == ["a", "b"]

@@ -17,7 +17,7 @@ from polygraphy.domain.model.part_layouts import (
     without_names,
 )
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.parts import DEEPEST, Layout
+from polygraphy.domain.tensors.parts import DEEPEST, PADDING, Layout
 from polygraphy.domain.tensors.shapes import Dim
 
 
@@ -540,7 +540,7 @@ class _Reader:
         pads = node.attributes.get("pads") or self._integer_elements(node, 1)
         if pads is None or len(node.inputs) > 3:
             return None
-        padding = Layout(name=f"padding of {tensor}", origin=f"//padding of {tensor}")
+        padding = Layout(name=f"padding of {tensor}", origin=f"{PADDING}{tensor}")
         move = self._read_move("pad", node, depth, pads)
         return evolve(move, operands=(*move.operands, padding))
 

@@ -79,6 +79,11 @@ class Layout:
         is_one = not (self.fills or self.is_mixed or self.has_unknown_parts)
         return self.kind == "leaf" and is_one
 
+    @property
+    def is_padding(self) -> bool:
+        """Return whether the elements of a leaf are those that Pad adds."""
+        return self.origin.startswith(PADDING)
+
     def with_leaves(self, change: Callable[[Layout], Layout]) -> Layout:
         """Return the same layout with `change` applied to each leaf."""
         if self.kind == "leaf":
@@ -143,6 +148,8 @@ def _dimension(saved: Any) -> Dim:
     return saved if saved is None or isinstance(saved, str) else int(saved)
 
 
+PADDING = "//padding of "
+"""Start of the origin of padding, before the name of the padded tensor."""
 DEEPEST = 64
 """Most nodes between an output and the parts that are found."""
 
@@ -374,7 +381,8 @@ def _label_combination(layout: Layout, shape: Shape, number: Callable[[Layout], 
     for members in np.unique(combined, axis=0):
         combined_leaves = [leaves[int(member)] for member in members]
         names = [leaf.name or leaf.origin for leaf in combined_leaves]
-        part = evolve(combined_leaves[0], origin="+".join(names), fills=(), step=0.0, is_pure=False)
+        named = next((leaf for leaf in combined_leaves if not leaf.is_padding), combined_leaves[0])
+        part = evolve(named, origin="+".join(names), fills=(), step=0.0, is_pure=False)
         mask = (combined == members).all(axis=1).reshape(labels.shape)
         labels[mask] = number(evolve(part, is_bounded=layout.is_bounded))
     return labels
