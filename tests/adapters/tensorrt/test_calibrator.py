@@ -137,7 +137,12 @@ def test_interrupts_are_kept_too(trt: CallingTensorRT, memory: HostMemory) -> No
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [([], "no calibration data"), ([{"z": np.zeros(1, np.float32)}], "lacks 'x'")],
+    [
+        ([], "no calibration data"),
+        ([{"z": np.zeros(1, np.float32)}], "lacks 'x'"),
+        ([{"x": np.array([1, np.nan], np.float32)}], "iteration 0 have no range: 'x' contains NaN"),
+        ([{"x": np.zeros(0, np.float32)}], "iteration 0 have no range: 'x' is empty"),
+    ],
 )
 def test_data_that_cannot_be_used(
     trt: CallingTensorRT, memory: HostMemory, data: Any, message: str

@@ -334,6 +334,12 @@ class _Feed:
                 self._ordered_stream().synchronize()
                 return address
         array = np.ascontiguousarray(host_array(value))
+        useless = "is empty" if not array.size else "contains NaN" if _has_nan(array) else ""
+        if useless:
+            raise InputError(
+                f"The calibration data of iteration {self.fed - 1} have no range:"
+                f" {name!r} {useless}."
+            )
         memory = resolve(DeviceMemory)
         address, nbytes = self._buffers.get(name, (0, -1))
         if nbytes < array.nbytes:
@@ -349,6 +355,11 @@ class _Feed:
         if self._stream is None:
             self._stream = resolve(Device).create_stream()
         return self._stream
+
+
+def _has_nan(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an array contains NaN."""
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def _calibration_metadata(metadata: TensorMetadata) -> TensorMetadata:
