@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, attribute_named,
 from polygraphy.domain.model.parts import Maker, layout_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class _Graph:
         if weight is None or prod(weight.dims) > _LARGE or _is_external(weight):
             return None
         values = elements(weight)
-        if values.dtype.kind != "f" or not -values.ndim <= axis < values.ndim or not values.size:
+        if not is_float(values) or not -values.ndim <= axis < values.ndim or not values.size:
             return None
         others = tuple(at for at in range(values.ndim) if at != axis % values.ndim)
         squares: Array = np.sqrt(np.mean(np.square(values, dtype=np.float64), axis=others))
