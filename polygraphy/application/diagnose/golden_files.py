@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.closeness import (
     pair_saved_outputs,
     replace_lost_numbers,
 )
-from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import errors, reasons, saved_reasons, steps, titles
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults
@@ -111,7 +111,7 @@ class MatchedResults:
         if doubtful := [name for name in constant if name not in self.inner] or (
             [] if self.is_proof else constant
         ):
-            return reasons.constant_saved(doubtful)
+            return saved_reasons.constant_saved(doubtful)
         return ""
 
 
@@ -198,11 +198,11 @@ def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator
     """Yield notes on outputs that were not saved, in all or some input sets."""
     never = [name for name in outputs if not any(name in values for values in sets)]
     if never:
-        yield reasons.never_saved(never)
+        yield saved_reasons.never_saved(never)
     for name in outputs:
         count = sum(name in values for values in sets)
         if name not in never and count < len(sets):
-            yield reasons.sometimes_saved(name, count, input_sets_text(len(sets)))
+            yield saved_reasons.sometimes_saved(name, count, input_sets_text(len(sets)))
 
 
 class LazySubset(Mapping[str, Any]):

@@ -151,7 +151,7 @@ class _Guesses:
             if not case.find_deviations(values, saved):
                 notes.append(steps.matches_saved(self._third.name, True))
                 backends = self._third.name, self._party.name
-                return Unexplained(reasons.party_differs_from_saved(*backends))
+                return Unexplained(saved_reasons.party_differs_from_saved(*backends))
             notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
             return Found(self._blame_data(evidence.usual_data_match()), case)

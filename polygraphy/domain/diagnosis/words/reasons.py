@@ -192,12 +192,6 @@ def other_data(nodes: Sequence[str]) -> str:
 
 
 @statement
-def party_differs_from_saved(right: str, party: str) -> str:
-    """Return the sentence that only one backend matches the saved results."""
-    return f"{right} matches the saved results, but {party} does not."
-
-
-@statement
 def not_finite(lost: str, differs: bool) -> str:
     """Return the sentence that saved values are not finite, which proves nothing."""
     other_name = "some of the other elements differ" if differs else "all other elements match"
@@ -205,15 +199,6 @@ def not_finite(lost: str, differs: bool) -> str:
         f"{lost} are NaN or infinite, but finite in the model; {other_name}. Non-finite values"
         " prove"
         " nothing: save the results again, from a correct model."
-    )
-
-
-@statement
-def constant_saved(names: Sequence[str]) -> str:
-    """Return the sentence that saved outputs match but are constant, which proves nothing."""
-    return (
-        f"The saved {', '.join(map(repr, names))} match, but are constant, which proves nothing."
-        " Save results of other data, or all tensors (--onnx-outputs mark all)."
     )
 
 
@@ -646,18 +631,6 @@ def fewer_results(run: str, sets: str, data: str) -> str:
 def more_results(run: str, results: str, data: str) -> str:
     """Return the clause that a run has more results than input sets."""
     return f"{run} contains {results} for {data}"
-
-
-@statement
-def never_saved(names: Sequence[str]) -> str:
-    """Return the clause that outputs were not saved."""
-    return f"{', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not saved"
-
-
-@statement
-def sometimes_saved(name: str, count: int, data: str) -> str:
-    """Return the clause that an output was saved for some input sets only."""
-    return f"{name!r} was saved for {count} of {data}"
 
 
 @statement

@@ -1,4 +1,4 @@
-"""Why the outputs of a model differ from saved ones, where nothing else was saved."""
+"""Why saved outputs differ from those of a model, or do not prove a fault."""
 
 from __future__ import annotations
 
@@ -81,3 +81,30 @@ def other_shape(output: str, own: str, saved: str) -> str:
         f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
         " Pass the original data (--load-inputs) or shapes (--input-shapes)."
     )
+
+
+@statement
+def party_differs_from_saved(right: str, party: str) -> str:
+    """Return the sentence that only one backend matches the saved results."""
+    return f"{right} matches the saved results, but {party} does not."
+
+
+@statement
+def constant_saved(names: Sequence[str]) -> str:
+    """Return the sentence that saved outputs match but are constant, which proves nothing."""
+    return (
+        f"The saved {', '.join(map(repr, names))} match, but are constant, which proves nothing."
+        " Save results of other data, or all tensors (--onnx-outputs mark all)."
+    )
+
+
+@statement
+def never_saved(names: Sequence[str]) -> str:
+    """Return the clause that outputs were not saved."""
+    return f"{', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not saved"
+
+
+@statement
+def sometimes_saved(name: str, count: int, data: str) -> str:
+    """Return the clause that an output was saved for some input sets only."""
+    return f"{name!r} was saved for {count} of {data}"
