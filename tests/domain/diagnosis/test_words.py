@@ -21,6 +21,7 @@ from polygraphy.domain.diagnosis.words import (
     evidence,
     precision,
     program_evidence,
+    quantization,
     reasons,
     remedies,
     steps,
@@ -133,3 +134,9 @@ def test_a_difference_of_models_that_is_as_small_as_rounding_is_not_called_round
         "The models differ in 1 place ('norm'), but rounding alone may change the outputs"
         " just as much."
     )
+
+
+def test_few_quantized_nodes_do_not_prove_a_model_without_quantization() -> None:
+    one, many = (quantization.saved_without(None, count) for count in (1, 5))
+    assert "may be of a model that is not quantized" in one
+    assert "are of a model that is not quantized" in many

@@ -184,7 +184,7 @@ class _SavedTensors:
         if quantized and differing.keys() <= quantized.keys():
             pair = comparison.values, comparison.matched.sets
             accepted = accepted_dtype(case, comparison.feeds, [pair])
-            reason = quantization.saved_without(accepted)
+            reason = quantization.saved_without(accepted, len(quantized))
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         regions: dict[str, list[int]] = {}
         for name in (name for name in differing if name not in quantized):
