@@ -19,6 +19,7 @@ from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import CalibrationCache
 from polygraphy.ports.machine import Device, DeviceMemory, DeviceStream
@@ -359,7 +360,7 @@ class _Feed:
 
 def _has_nan(array: np.ndarray[Any, Any]) -> bool:
     """Return whether an array contains NaN."""
-    return array.dtype.kind == "f" and bool(np.isnan(array).any())
+    return is_float(array) and bool(np.isnan(array).any())
 
 
 def _calibration_metadata(metadata: TensorMetadata) -> TensorMetadata:
