@@ -255,6 +255,7 @@ def test_a_name_in_a_function_is_said_to_be_there(polygraphy: Any, tmp_path: Pat
     for words in (
         f"surgeon extract {path} --outputs inner:auto -o {out}",
         f"surgeon insert {path} --op Relu --inputs inner --outputs inner -o {out}",
+        f"surgeon copy {path} --reference {path} --nodes inner -o {out}",
         f"run {path} --onnxrt --onnx-outputs inner",
     ):
         done = polygraphy(f"polygraphy {words}")

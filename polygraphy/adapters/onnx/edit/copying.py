@@ -232,11 +232,12 @@ class CopyNodes(BaseLoader):
             if isinstance(given_reference, str)
             else evaluate(given_reference)
         )
+        own = model
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inline_functions(model), inline_functions(reference)
         pairing = pair_graphs(graph_with_weights(model), graph_with_weights(reference))
-        chosen = self._select_differences(pairing, model.graph)
+        chosen = self._select_differences(pairing, own)
         plan = plan_copies(pairing, chosen)
         differences = restore_differences(model, reference, plan)
         copied = {node.twin for node in plan.nodes}
@@ -251,7 +252,7 @@ class CopyNodes(BaseLoader):
         _warn_of_versions(model, reference, nodes)
         return differences
 
-    def _select_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
+    def _select_differences(self, pairing: Pairing, model: ModelProto) -> list[Suspect]:
         """Return the differences that copying the selected nodes removes."""
         side = pairing.model
         named_suspects = [(suspect, suspect_names(side, suspect)) for suspect in suspects(pairing)]
@@ -268,7 +269,7 @@ class CopyNodes(BaseLoader):
         identities = {side.nodes[index].label for index in range(len(side.nodes))}
         for name in self._nodes:
             if name not in identities | differing:
-                refuse_inner_name(graph, name)
+                refuse_inner_name(model.graph, name, model.functions)
                 raise UnknownNameError("Node", name, sorted(identities))
             if name not in differing:
                 raise UsageError(f"Node {name!r} is the same in both models.")
