@@ -11,7 +11,6 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import (
     Pairing,
@@ -22,6 +21,7 @@ from polygraphy.domain.diagnosis.pairing import (
     pair_graphs,
     pair_interfaces,
 )
+from polygraphy.domain.diagnosis.rounded_weights import differ_by_rounding
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.graph import (
     FLOATS,
@@ -32,16 +32,13 @@ from polygraphy.domain.model.graph import (
     attribute_text,
 )
 from polygraphy.domain.quantization.operands import scales_codes
-from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.precision import is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
 """Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
-_DIGITS, _HALF_DIGITS = 16, 2
-"""Epsilons by which folded weights may differ: the rounding limit of one operator. In half
-precision, weights are folded in float32 and rounded once, or folded from a few rounded numbers."""
 _TINY = 1e-2
 """Largest number that counts as an epsilon, which keeps a denominator away from zero."""
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -136,31 +133,18 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
         if _has_exchanged_operands(pairing, operands[0][0]):
             continue
         values, node = model.constants[name].values, reference.constants[their_name].values
-        if _is_rounding(values, node):
+        readers = [(model.nodes[index], position) for index, position in operands]
+        if differ_by_rounding(values, node, readers):
             continue
-        readers = tuple(sorted({index for index, _ in operands}))
+        indices = tuple(sorted({index for index, _ in operands}))
         cause = cause_of_weight(model, operands, values, node)
         yield Suspect(
-            readers,
+            indices,
             cause,
             changes.other_weight(role_of(cause), name, change_of_weight(values, node)),
             ((name, their_name),),
-            tuple((index, pairing.nodes[index]) for index in readers),
+            tuple((index, pairing.nodes[index]) for index in indices),
         )
-
-
-def _is_rounding(first: Any, second: Any) -> bool:
-    """Return whether two weights differ only in the last digits, as if folded in a different
-    order."""
-    if not is_float(first) or not is_float(second) or first.shape != second.shape:
-        return False
-    epsilon = max(epsilon_of(first.dtype), epsilon_of(second.dtype))
-    own_array, reference_array = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if not np.isfinite(reference_array).all():
-        return False
-    digits = _HALF_DIGITS if {first.dtype.name, second.dtype.name} & {*HALF} else _DIGITS
-    size = np.abs(reference_array) + np.sqrt(np.mean(np.square(reference_array)))
-    return bool(np.all(np.abs(own_array - reference_array) <= digits * epsilon * size))
 
 
 def precision_of_rounding(first: Any, second: Any) -> str | None:
@@ -588,8 +572,14 @@ def _has_other_weights(pairing: Pairing, index: int, twin_index: int) -> bool:
         name in model.constants
         and twin in reference.constants
         and model.digest(name) != reference.digest(twin)
-        and not _is_rounding(model.constants[name].values, reference.constants[twin].values)
-        for name, twin in zip(model.nodes[index].inputs, reference.nodes[twin_index].inputs)
+        and not differ_by_rounding(
+            model.constants[name].values,
+            reference.constants[twin].values,
+            [(model.nodes[index], position)],
+        )
+        for position, (name, twin) in enumerate(
+            zip(model.nodes[index].inputs, reference.nodes[twin_index].inputs)
+        )
     )
 
 

@@ -283,7 +283,7 @@ class _Reader:
     def _read_product(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the parts of a product with a weight whose first channels are of a different
         magnitude than the next ones, such as boxes and scores of one convolution; else None."""
-        axis_of_weight, axis = _CHANNELS[node.op]
+        axis_of_weight, axis = CHANNELS[node.op]
         if node.op == "Gemm" and node.attributes.get("transB"):
             axis_of_weight = 0
         sizes = self._graph.sizes_along(node.inputs[1], axis_of_weight)
@@ -669,7 +669,7 @@ _MOVES_PIECES = _CUTS | {
 }  # fmt: skip
 
 
-_CHANNELS = {"Conv": (0, 1), "Gemm": (1, -1), "MatMul": (-1, -1)}
+CHANNELS = {"Conv": (0, 1), "Gemm": (1, -1), "MatMul": (-1, -1)}
 """By operator, the axis of its weight that has a slice for each channel of the output, and the axis
 of the channels."""
 _DEFAULT_AXES = {"GatherElements": 0, "ReverseSequence": 0, "TopK": -1}

@@ -161,6 +161,27 @@ def test_equal_branches_are_paired_with_the_weights_that_they_have():
     ]
 
 
+@pytest.mark.parametrize(("op", "is_transposed"), [("MatMul", False), ("Gemm", True)])
+def test_a_small_part_of_a_weight_is_no_rounding_of_a_large_one(op: str, is_transposed: bool):
+    """One product computes boxes and scores; the difference is tiny beside the boxes' weights."""
+    columns = np.random.default_rng(1).standard_normal((8, 6)).astype("f") * (
+        [1e3] * 3 + [1e-3] * 3
+    )
+    values = columns.T if is_transposed else columns
+    flag = (Attribute("transB", "int", 1),) if is_transposed else ()
+    right = Graph(
+        inputs=(Tensor("x"),),
+        outputs=(Tensor("y"),),
+        weights=(weight("w", values),),
+        nodes=(Node("head", op, "", ("x", "w"), ("y",), flag),),
+    )
+    for factor, count in ((1.5, 1), (1 + 1e-6, 0)):
+        wrong = changed_weight(
+            right, "w", lambda v, by=factor: np.where(np.abs(v) < 1, v * by, v).astype("f")
+        )
+        assert len(suspects(pair_graphs(wrong, renamed(right)))) == count
+
+
 def test_readers_of_crossed_outputs_of_one_node_are_suspects():
     """Each reads the part of a Split that the other should."""
     nodes = [Node("split", "Split", inputs=("x",), outputs=("a", "b"))]
