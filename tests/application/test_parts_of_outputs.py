@@ -155,6 +155,36 @@ def test_the_inner_concatenations_need_a_scale_for_each_part() -> None:
     assert "'join_first', 'join_second'" in culprit.remedy.note
 
 
+def counted(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a detector that returns the scores above a half, and their number."""
+    graph, nodes = model.graph, helper.make_node
+    graph.node.extend(
+        [
+            nodes("Gather", ["output", "classes"], ["chosen"], "choose", axis=1),
+            nodes("Greater", ["chosen", "half"], ["above"], "above"),
+            nodes("Where", ["above", "chosen", "none"], ["kept"], "keep"),
+            nodes("Cast", ["above"], ["ones"], "ones", to=onnx.TensorProto.INT64),
+            nodes("ReduceSum", ["ones"], ["count"], "count", keepdims=0),
+        ]
+    )
+    weights = {"classes": np.array([4, 5]), "half": np.float32(0.5), "none": np.float32(0)}
+    graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()
+    )
+    del graph.output[:]
+    number = helper.make_tensor_value_info("count", onnx.TensorProto.INT64, [])
+    graph.output.extend([value("kept", [1, 2, 64]), number])
+    return model
+
+
+def test_a_single_scale_is_named_if_only_nodes_in_the_middle_read_the_parts() -> None:
+    found = beside(counted(detector("together")), counted(detector()), IMAGES)
+    (culprit,) = found.culprits
+    assert (culprit.nodes, culprit.cause) == (["q_joined"], "quantization")
+    assert "too large for 'scores'" in str(culprit.facts[0])
+    assert "'join' separately" in culprit.remedy.note
+
+
 class WrongProducts(OnnxParty):
     """Computes a product of matrices wrong, also where the node is cut out."""
 

@@ -7,14 +7,17 @@ quantizing is all in what they differ, and a rewrite that can be left out for so
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import inf
+from math import inf, prod
 from typing import Any
+
+import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import tensor_bytes
 from polygraphy.application.diagnose.precision.half import BoundedSearch
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -59,6 +62,9 @@ _MOST_CHECKS = 40
 nodes are not named. Chosen, not measured."""
 _JOINS = "Concat"
 """The operator that joins parts of different sizes to one tensor."""
+_MOVES = MOVES | QUANTIZING
+_SELECTS = _MOVES | {"Gather", "Split"}
+"""Operators that hand on numbers of a joined tensor to nodes in the middle of a model."""
 _FEW = 4
 """Most nodes that are named, and at most half of all: if more are needed, the error accumulates.
 Chosen, not measured."""
@@ -185,11 +191,14 @@ class QuantizedPair:
                 notes.append(steps.CUT_SHORT)
             if not fewest:
                 return Skip("quantized like the model, the reference has no such loss")
+        culprit: Culprit | None
         for path in self._joins():
             if set(fewest) <= {node.label for node in path}:
                 loss = self._losses(pair[0], fewest, *sets[0])
                 culprit = self._culprit_of_join(path, fewest, pair, loss)
                 return Found(DiagnosisResult(FAULT, [culprit]), case)
+        if culprit := self._find_inner_join(fewest, pair, sets, limit):
+            return Found(DiagnosisResult(FAULT, [culprit]), case)
         if len(fewest) > _FEW or 1 < len(names) < 2 * len(fewest):
             worst = [(name, ranked[name]) for name in names[:_FEW]]
             reason = reasons.quantization_accumulates(most, len(fewest), len(names), worst)
@@ -250,11 +259,16 @@ class QuantizedPair:
         )
 
     def _losses(
-        self, values: Values, without: Collection[str], feed: Feed, goal: Values
+        self,
+        values: Values,
+        without: Collection[str],
+        feed: Feed,
+        goal: Values,
+        unquantized: Collection[str] = (),
     ) -> tuple[float, float]:
         """Return the error of the outputs, and that of the reference quantized like the model
-        except some nodes, each relative to the RMS of the worst part."""
-        compute = self._party.load(self.quantize_reference(without))
+        except some nodes and tensors, each relative to the RMS of the worst part."""
+        compute = self._party.load(self.quantize_reference(without, unquantized))
         metric, expected = RmsRatio(self._case.layout), Outputs([goal])
         before, after = (
             metric(Outputs([each]), expected) for each in (values, self._named(compute(feed)))
@@ -267,9 +281,100 @@ class QuantizedPair:
         makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
         for output in self._case.model.outputs:
             path = _moved_by(makers, output)
-            is_quantized = any(node.operator in QUANTIZING for node in path)
-            if is_quantized and path[0].operator == _JOINS:
+            if _is_join(path):
                 yield path
+
+    def _find_inner_join(
+        self,
+        fewest: Sequence[str],
+        pair: tuple[Values, Values],
+        sets: Sequence[tuple[Feed, Values]],
+        limit: float,
+    ) -> Culprit | None:
+        """Return the culprit for a single scale of all parts of a tensor that nodes read, such as
+        those that select the scores; None if that is not what their quantization costs.
+
+        Args:
+            fewest: the nodes without whose quantization the outputs match.
+            pair: the outputs, and those expected, of the first set.
+            sets: the data and the expected outputs.
+            limit: the largest error of outputs that match.
+        """
+        makers = {tensor: node for node in self._case.model.nodes for tensor in node.makes}
+        paths: dict[str, list[Node]] = {
+            name: _moved_by(makers, name, _SELECTS)
+            for places in self.places.values()
+            for *_, name in places
+        }
+        read = [
+            [name for *_, name in self.places[node] if _is_join(paths[name])] for node in fewest
+        ]
+        joins = {paths[name][0].label for names in read for name in names}
+        if not all(read) or len(joins) != 1:
+            return None
+        tensors = [n for n, path in paths.items() if _is_join(path) and path[0].label in joins]
+        if not (lost := self._lost_operand(read[0][0], paths[read[0][0]], sets[0][0])):
+            return None
+        if self._output_error((), sets, limit, tensors) > limit:
+            return None
+        path = max((paths[name] for names in read for name in names), key=len)
+        first = next(node.label for node in path if node.operator in QUANTIZING)
+        named = [node for node in path if node.label == first or node.label in fewest]
+        loss = self._losses(pair[0], (), *sets[0], tensors)
+        joined = path[0].makes[0]
+        facts = [evidence.lost_operand(joined, *lost), evidence.error_without_quantization(*loss)]
+        remedy = Remedy(None, True, remedies.split_scale([path[0].label], joined))
+        labels = [node.label for node in named]
+        op = named[0].operator
+        return Culprit(labels, None, MODEL, "quantization", None, facts, remedy, op)
+
+    def _lost_operand(
+        self, tensor: str, path: Sequence[Node], feed: Feed
+    ) -> tuple[str, int, int] | None:
+        """Return the operand of a concatenation that loses most if it is quantized with the scale
+        of the joined tensor, and the number of its different values before and after; None if none
+        loses its values, if all do, or if there are several scales.
+
+        Args:
+            tensor: the quantized tensor.
+            path: the nodes of the model from the concatenation to the tensor.
+            feed: the data.
+        """
+        quantize = next(each.step for each in self._operands if each.name == tensor)
+        makers = {made: node for node in self._reference.nodes for made in node.makes}
+        sources = dict(self._pairs())
+        twins = _moved_by(makers, self._read[tensor], _SELECTS)
+        shapes = {weight.name: weight.shape for weight in self._case.model.graph.all_weights}
+        scales = [shapes.get(node.reads[1]) for node in path if node.operator in QUANTIZING]
+        is_single = all(shape is not None and prod(shape) == 1 for shape in scales)
+        if quantize is None or not is_single or not twins or twins[0].operator != _JOINS:
+            return None
+        read = self._reference_reader(feed)
+        parts = []
+        for name, own_name in zip(twins[0].reads, path[0].reads):
+            value = read(name)
+            if value is not None and is_float(value) and np.ptp(value) > 0:
+                quantized = np.asarray(quantize(value))
+                off = root_mean_square(quantized - value) / np.std(value, dtype=np.float64)
+                parts.append(
+                    (
+                        off,
+                        sources.get(own_name, own_name),
+                        len(np.unique(value)),
+                        len(np.unique(quantized)),
+                    )
+                )
+        release_memory()
+        if not parts or min(parts)[0] > _LEFT or max(parts)[0] < _BESIDE:
+            return None
+        return max(parts)[1:]
+
+    def _reference_reader(self, feed: Feed) -> Callable[[str], Any]:
+        """Return a function that returns a weight or a computed tensor of the reference; None for
+        unknown names."""
+        values = trace_tensors(self._case.with_model(self._reference), self._party, feed).all_values
+        weights = {weight.name: weight for weight in self._graph.all_weights}
+        return lambda name: weights[name].values if name in weights else values.get(name)
 
     def _inner_joins(self, join: Node) -> list[str]:
         """Return the concatenations that directly provide inputs of a concatenation, if nodes only
@@ -343,41 +448,35 @@ class QuantizedPair:
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return, by node, the loss from quantizing its inputs."""
-        values = trace_tensors(self._case.with_model(self._reference), self._party, feed).all_values
-        weights = {weight.name: weight for weight in self._graph.all_weights}
-
-        def reference_value(name: str) -> Any:
-            """Return the value of a tensor in the original model: a weight, or a recorded tensor.
-            The result is None if unknown.
-            """
-            reference_name = self._read.get(name, "")
-            return (
-                weights[reference_name].values
-                if reference_name in weights
-                else values.get(reference_name)
-            )
-
-        nodes = losses(self._operands, reference_value)
+        read = self._reference_reader(feed)
+        nodes = losses(self._operands, lambda name: read(self._read.get(name, "")))
         release_memory()
         return nodes
 
-    def quantize_reference(self, without: Collection[str] = ()) -> Any:
-        """Return the reference quantized like the model, except some nodes."""
+    def quantize_reference(
+        self, without: Collection[str] = (), unquantized: Collection[str] = ()
+    ) -> Any:
+        """Return the reference quantized like the model, except some nodes and tensors."""
         sites = [
             site
             for node, held_place in self.places.items()
             if node not in without
             for site in held_place
+            if site[2] not in unquantized
         ]
         return requantize_model(self._reference.proto, self._model, sites)
 
     def _output_error(
-        self, without: Collection[str], sets: Sequence[tuple[Feed, Values]], limit: float = inf
+        self,
+        without: Collection[str],
+        sets: Sequence[tuple[Feed, Values]],
+        limit: float = inf,
+        unquantized: Collection[str] = (),
     ) -> float:
         """Return the largest relative output error of the reference quantized like the model except
-        some nodes; stops at the first input set above `limit`.
+        some nodes and tensors; stops at the first input set above `limit`.
         """
-        compute = self._party.load(self.quantize_reference(without))
+        compute = self._party.load(self.quantize_reference(without, unquantized))
         off = 0.0
         for feed, goal in sets:
             off = max(off, self._largest_difference(self._named(compute(feed)), goal))
@@ -406,13 +505,21 @@ class QuantizedPair:
         return max((deviation.relative for deviation in differing.values()), default=0.0)
 
 
-def _moved_by(makers: Mapping[str, Node], tensor: str) -> list[Node]:
+def _is_join(path: Sequence[Node]) -> bool:
+    """Return whether nodes join parts, and then quantize them as a whole."""
+    is_quantized = any(node.operator in QUANTIZING for node in path)
+    return is_quantized and path[0].operator == _JOINS
+
+
+def _moved_by(
+    makers: Mapping[str, Node], tensor: str, movers: Collection[str] = _MOVES
+) -> list[Node]:
     """Return the nodes that move or quantize a tensor, in order, after the node that computes it;
     empty for inputs and weights."""
     path: list[Node] = []
     node = makers.get(tensor)
     while node is not None:
         path.insert(0, node)
-        moves = node.operator in MOVES or node.operator in QUANTIZING
+        moves = node.operator in movers
         node = makers.get(node.reads[0]) if moves and node.reads else None
     return path

@@ -637,6 +637,16 @@ def lost_part(output: str, deviation: Deviation) -> str:
 
 
 @fact
+def lost_operand(joined: str, part: str, count: int, left: int) -> str:
+    """Return the fact that a part of a joined tensor needs a scale of its own,
+    with the number of its different values before and after."""
+    return (
+        f"All parts of {joined!r} are quantized with a single scale, which is too large for"
+        f" {part!r}: of its {count} different values, {left} {'is' if left == 1 else 'are'} left."
+    )
+
+
+@fact
 def error_without_quantization(before: float, after: float) -> str:
     """Return the fact that the largest error is smaller without a quantization."""
     if after == 0:
