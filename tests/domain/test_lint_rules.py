@@ -245,3 +245,28 @@ def test_one_finding_per_node_is_kept_and_the_most_serious_come_first() -> None:
     ]
     assert (report.passing, report.failing, report.passed) == (("c",), ("a", "b"), False)
     assert report.document()["summary"] == {"passing": ["c"], "failing": ["a", "b"]}
+
+
+def test_a_scale_that_is_no_positive_number_is_a_warning() -> None:
+    scales = [("s0", 0.0), ("s1", [0.5, -1.0, np.nan]), ("w0", [[-0.5], [0.0]]), ("w1", [0.0, 0.0])]
+    weights = [
+        Weight(name, "float32", np.shape(values), values=np.float32(values))
+        for name, values in scales
+    ]
+    codes = Weight("c", "int8", (2, 3), values=np.int8([[1, 1, 1], [0, 0, 0]]))
+    axis = Attribute("axis", "int", 0)
+    nodes = (
+        Node("read", "DequantizeLinear", "", ("q", "s0"), ("d",)),
+        Node("write", "QuantizeLinear", "", ("x", "s0"), ("q",)),
+        Node("add", "QLinearAdd", "com.microsoft", ("q", "k", "", "q", "k", "", "s1"), ("a",)),
+        Node("block", "DequantizeLinear", "", ("c", "w0"), ("b",), (axis,)),
+        Node("weight", "DequantizeLinear", "", ("c", "w1"), ("e",), (axis,)),
+    )
+    made = model(*nodes, outputs="d a b e", weights=(*weights, codes))
+    problems = [(e.nodes, e.message) for e in graph_findings(made) if e.rule == "weights/scale"]
+    number = "which is not a positive number"
+    assert problems == [
+        (("write", "read"), f"Its scale 's0' is 0, {number}."),
+        (("add",), f"Its scale 's1' is -1 in channel 1, {number} (2 of 3 elements)."),
+        (("weight",), f"Its scale 'w1' is 0 in channel 0, {number} (1 of 2 elements)."),
+    ]

@@ -64,6 +64,11 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
         "oracles.over_steps:compare_own_states",
         lambda answer, request: request.reference is not None and answer.result.verdict != AGREE,
     ),
+    ending_from(
+        "steps.quantized.scale_values:blame_wrong_scales",
+        lambda answer, request: not request.has_oracle
+        and any(is_coarse(node.op) for node in answer.case.model.nodes),
+    ),
     blame_model,
     compare_other_versions,
     find_ignored_violations,

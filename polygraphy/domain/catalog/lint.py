@@ -28,5 +28,6 @@ RULES = {
     "weights/int32-range": "An int64 weight has values outside the int32 range.",
     "weights/fp16-range": "A weight has values outside the float16 range.",
     "weights/non-finite": "A weight contains NaN or infinity.",
+    "weights/scale": "A scale of a quantized tensor is zero, negative, infinite or NaN.",
 }
 """The finding of each rule. IDs are stable, because reports and options name them."""

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.catalog.lint import RULES
+from polygraphy.domain.checks.scales import find_wrong_scales
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Graph, Node, Weight
@@ -303,10 +304,17 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     yield from _imports(model)
     yield from _states(model.graph)
     yield from _training_nodes(model.graph, labels)
+    constants: dict[str, Weight] = {}
+    node_labels = {id(node): label for node, label in zip(model.graph.nodes, labels)}
     for graph in model.graph.walk():
         for weight in graph.weights:
             yield from _overflow(f"Initializer: '{weight.name}'", weight)
         yield from _constants(graph.nodes)
+        constants.update(graph.constants)
+        for scale in find_wrong_scales(graph, constants):
+            nodes = tuple(node_labels.get(id(node), node.label) for node in scale.nodes)
+            op = scale.nodes[0].op
+            yield _lint_entry("weights/scale", WARNING, str(scale), nodes, op)
     for function in model.functions:
         yield from _constants(function.nodes)
 

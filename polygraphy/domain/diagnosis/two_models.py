@@ -23,6 +23,7 @@ from polygraphy.domain.diagnosis.pairing import (
 )
 from polygraphy.domain.diagnosis.rounded_weights import differ_by_rounding
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
+from polygraphy.domain.model.code_operands import scales_codes
 from polygraphy.domain.model.graph import (
     FLOATS,
     Attribute,
@@ -31,7 +32,6 @@ from polygraphy.domain.model.graph import (
     Weight,
     attribute_text,
 )
-from polygraphy.domain.quantization.operands import scales_codes
 from polygraphy.domain.tensors.precision import is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})

@@ -9,9 +9,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.model import Graph, Node, Weight
+from polygraphy.domain.model.code_operands import OPERANDS, Operand
 from polygraphy.domain.model.difference import Difference
 from polygraphy.domain.quantization.losses import SiteLoss
-from polygraphy.domain.quantization.operands import OPERANDS, Operand
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.sites import RAW, Site, is_coarse
 from polygraphy.domain.tensors.aliases import Array
@@ -262,7 +262,8 @@ def _tensor(
             zero = np.asarray(zeros.values).astype(np.float64)
         if zero.size in (1, size.size):
             zero = zero.reshape(() if zero.size == 1 else size.shape)
-            limits = _extremes((stored.least - zero) * size, (stored.most - zero) * size)
+            with np.errstate(invalid="ignore"):  # A wrong scale may be infinite.
+                limits = _extremes((stored.least - zero) * size, (stored.most - zero) * size)
     return QuantizedTensor(name, kind, form, limits)
 
 

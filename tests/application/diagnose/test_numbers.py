@@ -5,6 +5,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
@@ -143,3 +144,26 @@ def test_missing_values_that_a_model_fills_with_nan_blame_no_node(is_missing: bo
         diagnose(model, [OnnxParty()], [{"x": np.ones(3, np.float32)}])
     assert kept.verdict == ("inconclusive" if is_missing else "fault")
     assert ("NaN by design" in kept.summary) is is_missing
+
+
+@pytest.mark.parametrize("makes_nan", [False, True])
+def test_a_scale_of_zero_is_named_and_not_the_node_that_divides_by_its_zeros(
+    makes_nan: bool,
+) -> None:
+    last = "[norm] y = Div(d, d)" if makes_nan else "[last] y = Relu(d)"
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> quantized (float[4] x) => (float[4] y)
+        <float s = {0}, uint8 z = {0}> {
+            [write] q = QuantizeLinear(x, s, z) [read] d = DequantizeLinear(q, s, z) """
+        + last
+        + " }"
+    )
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [OnnxParty()], data_loader=[{"x": np.ones(4, np.float32)}])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["write"], "model", "scale")
+    assert culprit["evidence"][0] == "Its scale 's' is 0, which is not a positive number."
+    assert culprit["evidence"][1:] == (
+        ["Div 'norm' then computes NaN or infinity."] if makes_nan else []
+    )

@@ -17,8 +17,8 @@ from polygraphy.domain.diagnosis.two_models import QUANTIZING, change_of_weight,
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.code_operands import CodeOperand, operands_of
 from polygraphy.domain.model.graph import Graph, Node
-from polygraphy.domain.quantization.operands import CodeOperand, operands_of
 from polygraphy.domain.search.code_numbers import (
     MOST_RUNS,
     Solution,

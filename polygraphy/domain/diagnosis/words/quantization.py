@@ -303,6 +303,12 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
 
 
 @fact
+def wrong_scale(problem: str) -> str:
+    """Return the fact that a scale is not a positive number."""
+    return problem
+
+
+@fact
 def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     """Return the fact that the metric falls if parameters are corrected."""
     which = "the correct value" if count == 1 else f"the {count} correct values"

@@ -52,6 +52,11 @@ LOOK_FOR_ANOTHER = constant(
     "look_for_another",
     "Undo this change, then diagnose the model again: another input set still differs.",
 )
+QUANTIZE_AGAIN = constant(
+    "quantize_again",
+    "Quantize the model again. With the model in floating point as --reference, the diagnosis"
+    " computes the correct scale.",
+)
 RENAME_NODES = constant("rename_nodes", "Give each node a unique name, or no name.")
 PASS_REFERENCE = constant(
     "pass_reference", "Pass the original model with --reference to see what changed."

@@ -73,7 +73,7 @@ def operands_of(op: str, inputs: Sequence[str], outputs: Sequence[str]) -> list[
             operand.zero_point,
         )
         for operand in operands
-        if operand.codes is None or operand.codes < len(inputs)
+        if (outputs if operand.codes is None else operand.codes < len(inputs))
     ]
 
 
