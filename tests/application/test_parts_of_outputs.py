@@ -156,8 +156,10 @@ def test_the_inner_concatenations_need_a_scale_for_each_part() -> None:
 
 
 def counted(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a detector that returns the scores above a half, and their number."""
+    """Return a detector that returns the scores above a half, and their number; it also joins an
+    empty tensor."""
     graph, nodes = model.graph, helper.make_node
+    next(each for each in graph.node if each.op_type == "Concat").input.append("nothing")
     graph.node.extend(
         [
             nodes("Gather", ["output", "classes"], ["chosen"], "choose", axis=1),
@@ -168,6 +170,7 @@ def counted(model: onnx.ModelProto) -> onnx.ModelProto:
         ]
     )
     weights = {"classes": np.array([4, 5]), "half": np.float32(0.5), "none": np.float32(0)}
+    weights["nothing"] = np.zeros([1, 0, 64], np.float32)
     graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()
     )

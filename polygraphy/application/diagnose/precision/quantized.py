@@ -353,7 +353,9 @@ class QuantizedPair:
         parts = []
         for name, own_name in zip(twins[0].reads, path[0].reads):
             value = read(name)
-            if value is not None and is_float(value) and np.ptp(value) > 0:
+            if value is None or not is_float(value) or not np.size(value):
+                continue
+            if np.isfinite(value).all() and np.ptp(value) > 0:
                 quantized = np.asarray(quantize(value))
                 off = root_mean_square(quantized - value) / np.std(value, dtype=np.float64)
                 parts.append(
