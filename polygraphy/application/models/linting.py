@@ -235,33 +235,57 @@ def _with_other_lengths(
 
 _HANDS_ON = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
 """Operators that hand on elements of their first input."""
+_CONTROLS = {
+    "CenterCropPad": (1,), "ConstantOfShape": (0,), "DFT": (1, 2), "Expand": (1,), "Gather": (1,),
+    "GatherElements": (1,), "GatherND": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2),
+    "Reshape": (1,), "Resize": (2, 3), "ScatterElements": (1,), "ScatterND": (1,),
+    "Slice": (1, 2, 3, 4), "Split": (1,), "STFT": (1, 3), "Tile": (1,), "TopK": (1,),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
+}  # fmt: skip
+"""The inputs of operators that hold sizes, axes, positions or lengths."""
 _NO_KERNEL = "implementation"
 """What a message about an operator contains that a backend lacks, whatever the data are."""
 
 
 def _excuse_generated_values(findings: Findings, graph: Graph) -> Findings:
-    """Return the findings with warnings for nodes that fail, and read generated whole numbers:
-    sizes, axes and lengths only make sense together.
+    """Return the findings with warnings for nodes that fail, and read generated whole numbers, or
+    sizes computed from generated elements: sizes, axes and lengths only make sense together.
     """
+    computed = {tensor.name for tensor in graph.inputs if tensor.name not in graph.constants}
     drawn = {
         tensor.name
         for tensor in graph.inputs
         if (tensor.dtype or "").startswith(("int", "uint")) and tensor.name not in graph.constants
     }
     guessed: set[str] = set()
+    sized: set[str] = set()
     for node, label in zip(graph.nodes, labels_of(graph)):
-        if not drawn.isdisjoint(node.inputs):
+        controls = [node.inputs[at] for at in _CONTROLS.get(node.op, ()) if at < len(node.inputs)]
+        is_sized = not computed.isdisjoint(controls)
+        if is_sized or not drawn.isdisjoint(node.inputs):
             guessed.add(label)
+        if is_sized or not sized.isdisjoint(node.reads):
+            sized.update(node.makes)
+        if node.op not in ("Shape", "Size") and not computed.isdisjoint(node.reads):
+            computed.update(node.makes)
         handed = node.inputs if node.op == "Concat" else node.inputs[:1]
         if node.op in (*_HANDS_ON, "Concat") and not drawn.isdisjoint(handed):
             drawn.update(node.makes)
+    wrong_shapes = tuple(
+        f"The output {output.name!r} " for output in graph.outputs if output.name in sized
+    )
+
+    def is_guess(entry: LintEntry) -> bool:
+        """Return whether generated data may be the reason of a finding."""
+        if entry.source != Source.RUNTIME:
+            return not entry.nodes and entry.message.startswith(wrong_shapes)
+        is_failure = entry.level == EXCEPTION and _NO_KERNEL not in entry.message
+        return is_failure and not guessed.isdisjoint(entry.nodes)
+
     entries = [
         (
             evolve(entry, level=WARNING, message=f"{entry.message}{_GENERATED}")
-            if entry.level == EXCEPTION
-            and entry.source == Source.RUNTIME
-            and _NO_KERNEL not in entry.message
-            and not guessed.isdisjoint(entry.nodes)
+            if is_guess(entry)
             else entry
         )
         for entry in findings.entries

@@ -321,6 +321,9 @@ def test_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path) -> None:
         ("(float[3,2] x, int64[2] n) => (float[a,b] y) { t = Identity(n) y = Reshape(x, t) }", True),
         ("(float[3,2] x, int64[2] n) => (float[a,b] y) <int64[2] s = {2,2}>"
          " { y = Reshape(x, s) }", False),
+        ("(float[3] x, float[1] n) => (float[a,b] y) <float[2] v = {0, 1}, float k = {2}>"
+         " { t = Div(n, k) y = OneHot(x, t, v) }", True),
+        ("(int64 n) => (float[10] y) { y = HannWindow(n) }", True),
     ],
 )  # fmt: skip
 def test_a_model_that_fails_only_with_generated_sizes_is_not_blamed(
