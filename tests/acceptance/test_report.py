@@ -338,9 +338,11 @@ def test_a_full_disk_does_not_leave_the_report_of_an_earlier_run(tmp_path: Path)
 
     report = tmp_path / "r.json"
     report.write_text("of an earlier run")
+    session = Session(Recorder(), "text", [str(report)], ())
     with bind(write_text, find_no_space), pytest.raises(FileError, match="No space"):
-        Session(Recorder(), "text", [str(report)], ()).open()
+        session.open()
     assert not report.exists()
+    session.close(3)  # Reports go to the console again.
 
 
 def test_an_unwritable_report_ends_the_program_before_it_runs(two: Path, polygraphy: Run) -> None:

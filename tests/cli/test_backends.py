@@ -31,6 +31,7 @@ JUSTIFIED = {
     "cli/commands/inspect/model_options.py": "inspect model displays what TensorRT makes of a model",
     "cli/commands/listing.py": "TensorRT has commands of its own",
     "cli/short_help.py": "which options of run and diagnose most people need",
+    "cli/parser.py": "what to do in place of a flag that a command lacks",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",
 }
 """The modules that may name a backend, and why."""
