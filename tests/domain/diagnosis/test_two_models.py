@@ -161,24 +161,25 @@ def test_equal_branches_are_paired_with_the_weights_that_they_have():
     ]
 
 
-@pytest.mark.parametrize(("op", "is_transposed"), [("MatMul", False), ("Gemm", True)])
-def test_a_small_part_of_a_weight_is_no_rounding_of_a_large_one(op: str, is_transposed: bool):
+@pytest.mark.parametrize(
+    ("op", "dtype", "small"),
+    [("MatMul", "float32", 1e-3), ("Gemm", "float32", 1e-3), ("MatMul", "float16", 0.1)],
+)
+def test_a_small_part_of_a_weight_is_no_rounding_of_a_large_one(op: str, dtype: str, small: float):
     """One product computes boxes and scores; the difference is tiny beside the boxes' weights."""
-    columns = np.random.default_rng(1).standard_normal((8, 6)).astype("f") * (
-        [1e3] * 3 + [1e-3] * 3
-    )
-    values = columns.T if is_transposed else columns
-    flag = (Attribute("transB", "int", 1),) if is_transposed else ()
+    size = np.array([1e3] * 3 + [small] * 3)
+    values = np.random.default_rng(1).uniform(1, 2, (8, 6)) * size
+    flag = (Attribute("transB", "int", 1),) if op == "Gemm" else ()
+    values = (values.T if flag else values).astype(dtype)
     right = Graph(
         inputs=(Tensor("x"),),
         outputs=(Tensor("y"),),
-        weights=(weight("w", values),),
+        weights=(Weight("w", dtype, values.shape, values=values),),
         nodes=(Node("head", op, "", ("x", "w"), ("y",), flag),),
     )
-    for factor, count in ((1.5, 1), (1 + 1e-6, 0)):
-        wrong = changed_weight(
-            right, "w", lambda v, by=factor: np.where(np.abs(v) < 1, v * by, v).astype("f")
-        )
+    for factor, count in ((1.5, 1), (1 + np.finfo(dtype).eps, 0)):
+        scaled = np.where(values < 1, values * factor, values).astype(dtype)
+        wrong = changed_weight(right, "w", lambda _, scaled=scaled: scaled)
         assert len(suspects(pair_graphs(wrong, renamed(right)))) == count
 
 
