@@ -555,6 +555,12 @@ def iterate_feeds(data_loader: Any) -> Iterator[Mapping[str, Any]]:
         UsageError: the loader is not an iterable, or (from the iterator) it yields something other
             than dictionaries.
     """
+    if isinstance(data_loader, type) and not hasattr(type(data_loader), "__iter__"):
+        name = data_loader.__name__
+        raise UsageError(
+            f"The data loader is the class {name!r} itself, which has no data.",
+            hint=f"Pass an object of it, as in {name}(...).",
+        )
     if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
         raise UsageError(
             f"The data loader must be iterable, not {with_article(type(data_loader).__name__)}.",

@@ -16,7 +16,7 @@ from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, use_m
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
 from polygraphy.binding import bind
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -319,3 +319,39 @@ def test_without_calibrators_the_data_are_kept_for_quantizing(
         assert made == CalibrationData(data, "c", method)
         with pytest.raises(UnknownNameError):
             Calibrator(data, BaseClass="Mine")
+
+
+@pytest.mark.parametrize("has_calibrators", [True, False])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache": 3}, "must be a path or a binary file, not an int"),
+        ({"cache": io.StringIO()}, "must be a path or a binary file, not a StringIO"),
+        ({"BaseClass": int}, "Base class of calibrators 'int'"),
+        ({"BaseClass": 3}, "BaseClass must be a class"),
+        ({"batch_size": -1}, "a positive whole number, not -1"),
+        ({"quantile": 7}, "quantile must be a number from 0 to 1, not 7"),
+        ({"regression_cutoff": float("nan")}, "regression_cutoff must be .* not nan"),
+        ({"algo": "x"}, "Calibration algorithm 'x'"),
+    ],
+)
+def test_arguments_that_no_calibration_can_use_are_errors(
+    options: Any, message: str, has_calibrators: bool
+) -> None:
+    module = CallingTensorRT(has_calibrators=has_calibrators)
+    with use_module(module), pytest.raises(UsageError, match=message):
+        Calibrator([], **options)
+
+
+def test_objects_and_classes_are_no_calibration_data(
+    trt: CallingTensorRT, memory: HostMemory
+) -> None:
+    objects = [{"x": np.array([None, 1], object)}]
+    for loader, message in [
+        (objects, "'x' has the data type object"),
+        (DataLoader, "is the class"),
+    ]:
+        calibrator = Calibrator(loader)
+        trt.calibrate(calibrator, ["x"])
+        with pytest.raises((InputError, UsageError), match=message):
+            finish(calibrator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import guard_callback, trt
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import fit_feed, iterate_feeds
-from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.naming import with_article
+from polygraphy.domain.tensors.precision import has_text, is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import CalibrationCache
 from polygraphy.ports.machine import Device, DeviceMemory, DeviceStream
@@ -66,11 +68,15 @@ def Calibrator(
     pass it to TensorRT itself.
 
     Raises:
-        UsageError: the base class does not exist in TensorRT.
+        UsageError: an argument has a wrong type or value, such as a base class that does not exist
+            in TensorRT.
     """
+    _check_arguments(cache, BaseClass, batch_size, algo)
+    _check_share("quantile", quantile)
+    _check_share("regression_cutoff", regression_cutoff)
     if not capabilities().has("calibrators"):
         return CalibrationData(data_loader, cache, _method(BaseClass, algo))
-    base = _base_class(BaseClass)
+    base, algo = _base_class(BaseClass), _algorithm(algo)
     if algo is None and base is trt.IInt8Calibrator:
         algo = trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
     methods: dict[str, Any] = {} if algo is None else {"get_algorithm": lambda self: algo}
@@ -200,12 +206,63 @@ class CalibrationData:
     method: str = "entropy"
 
 
+_ALGORITHMS = {"entropy": "entropy", "legacy": "percentile", "minmax": "minmax"}
+"""The methods of the quantizer, by the first word of the algorithms of TensorRT."""
+
+
+def _check_arguments(cache: Any, base: Any, batch_size: Any, algo: Any) -> None:
+    """Raise UsageError for arguments that no calibration can use."""
+    is_file = hasattr(cache, "readable") and not isinstance(cache, io.TextIOBase)
+    if cache is not None and not isinstance(cache, (str, Path)) and not is_file:
+        kind = with_article(type(cache).__name__)
+        raise UsageError(
+            f"The calibration cache must be a path or a binary file, not {kind}.",
+            hint="Pass a path, as in cache='calibration.cache'.",
+        )
+    if base is not None and not isinstance(base, (str, type)):
+        kind = with_article(type(base).__name__)
+        raise UsageError(f"BaseClass must be a class of TensorRT or its name, not {kind}.")
+    is_size = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool)
+    if batch_size is not None and not (is_size and batch_size > 0):
+        raise UsageError(f"The batch size must be a positive whole number, not {batch_size!r}.")
+    if algo is not None and _word_of(algo) not in _ALGORITHMS:
+        raise UnknownNameError("Calibration algorithm", str(algo), [*_ALGORITHM_NAMES])
+
+
+def _check_share(name: str, value: Any) -> None:
+    """Raise UsageError unless an argument is a number from 0 to 1, or None."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= 1):
+        raise UsageError(f"{name} must be a number from 0 to 1, not {value!r}.")
+
+
+_ALGORITHM_NAMES = (
+    "ENTROPY_CALIBRATION", "ENTROPY_CALIBRATION_2", "LEGACY_CALIBRATION", "MINMAX_CALIBRATION",
+)  # fmt: skip
+
+
+def _word_of(algo: Any) -> str:
+    """Return the first word of the name of an algorithm, which may be given by its name."""
+    return str(getattr(algo, "name", algo)).partition("_")[0].lower()
+
+
+def _algorithm(wanted: Any) -> Any:
+    """Return an algorithm of TensorRT, given as such or by name."""
+    if wanted in _ALGORITHM_NAMES:
+        return getattr(trt.CalibrationAlgoType, wanted, wanted)
+    return wanted
+
+
 def _base_class(wanted: Any) -> Any:
     """Return a base class of calibrators, given as such or by name.
     Raise UnknownNameError for others.
     """
+    if wanted is None:
+        return trt.IInt8EntropyCalibrator2
     if not isinstance(wanted, str):
-        return trt.IInt8EntropyCalibrator2 if wanted is None else wanted
+        if issubclass(wanted, trt.IInt8Calibrator):
+            return wanted
+        raise UnknownNameError("Base class of calibrators", wanted.__name__, _METHODS)
     if wanted not in _METHODS or not hasattr(trt, wanted):
         raise UnknownNameError("Base class of calibrators", wanted, _METHODS)
     return getattr(trt, wanted)
@@ -216,10 +273,7 @@ def _method(base: Any, algo: Any) -> str:
     name = base if isinstance(base, str) else getattr(base, "__name__", "IInt8Calibrator")
     if name not in _METHODS:
         raise UnknownNameError("Base class of calibrators", name, _METHODS)
-    chosen = str(getattr(algo, "name", algo or "")).partition("_")[0].lower()
-    return {"minmax": "minmax", "legacy": "percentile", "entropy": "entropy"}.get(
-        chosen, _METHODS[name]
-    )
+    return _METHODS[name] if algo is None else _ALGORITHMS[_word_of(algo)]
 
 
 class _Feed:
@@ -335,6 +389,11 @@ class _Feed:
                 self._ordered_stream().synchronize()
                 return address
         array = np.ascontiguousarray(host_array(value))
+        if has_text(array):
+            raise InputError(
+                f"The calibration data of iteration {self.fed - 1} are no numbers: {name!r} has the"
+                f" data type {array.dtype}."
+            )
         useless = "is empty" if not array.size else "contains NaN" if _has_nan(array) else ""
         if useless:
             raise InputError(
