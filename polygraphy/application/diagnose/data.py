@@ -31,6 +31,8 @@ _LENGTHS = (8, 32)
 """The fewest and the most combinations of other lengths that are tried."""
 _SHARE = 8
 """One part in this number of the memory holds the data on which backends are compared."""
+_MANY = 1000
+"""Input sets after which the user may wonder why there is no answer yet."""
 _PARTS = 4
 """One part in this number of the free memory is used to try half precision."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
@@ -74,6 +76,8 @@ def choose_feeds(
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
             feeds.append(dict(fitted))
+            if len(feeds) == _MANY:
+                resolve(Console).note(errors.many_input_sets(_MANY))
     if not feeds:
         raise errors.no_data()
     return feeds
@@ -206,9 +210,16 @@ def _memory_check(
         remedy: the advice on how to get more memory.
     """
 
+    size = counted = 0  # Only new input sets are measured at each call.
+
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether input sets fit in memory; note it if they do not."""
-        size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
+        nonlocal size, counted
+        if len(feeds) <= counted:
+            size = counted = 0
+        new_arrays = (array for feed in feeds[counted:] for array in feed.values())
+        size += sum(getattr(array, "nbytes", 0) for array in new_arrays)
+        counted = len(feeds)
         if size <= room // _SHARE:
             return True
         leave_out(reasons.input_sets_cut(len(feeds) - 1, remedy))

@@ -95,7 +95,7 @@ class DataOptions(Options):
         kind=Script("load_data"),
         excludes="--load-inputs",
         help="Python script with a function that loads the input data. The function returns or"
-        " yields one dictionary from input names to arrays per iteration.",
+        " yields one dictionary from input names to arrays per iteration, and ends after the last.",
         otherwise="load_data",
     )
     data_loader_func_name: str | None = option(

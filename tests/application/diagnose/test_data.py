@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
+from polygraphy.application.diagnose import data
 from polygraphy.application.diagnose.data import choose_feeds, choose_feeds_for_half, feeds_that_run
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose_half
@@ -124,3 +127,14 @@ def test_data_under_other_names_are_noted_once(monkeypatch: pytest.MonkeyPatch) 
     feed = {"image": np.ones((1, 3, 8, 8), "f"), "offset": np.ones(1, "f")}
     choose_feeds(model, [feed, feed])
     assert notes.count("The model | Input 'x' uses the data named 'image'.") == 1
+
+
+def test_many_input_sets_are_noted_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "_MANY", 3)
+    notes: list[str] = []
+    with bind(Console, SimpleNamespace(note=notes.append)):
+        for count in (2, 4):
+            feed = {"x": np.zeros((1, 3, 8, 8), np.float32), "x0": np.zeros(1, np.float32)}
+            feeds = (feed for _ in range(count))
+            assert len(choose_feeds(open_model(pooled()), feeds)) == count
+    assert [note.partition(" were")[0] for note in notes] == ["3 input sets"]

@@ -271,3 +271,11 @@ def not_isolated(party: str, error: Exception) -> str:
 def not_on_cpu(party: str, error: Exception) -> str:
     """Return the warning that a backend cannot run on the CPU."""
     return f"{party} cannot run the model on the CPU: {error}"
+
+
+def many_input_sets(count: int) -> str:
+    """Return the note that many input sets were read, and more may follow."""
+    return (
+        f"{count:,} input sets were read, and the diagnosis uses all that the data loader returns."
+        " If it never ends, stop it after some input sets."
+    )
