@@ -67,7 +67,9 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "steps.quantized.scale_values:blame_wrong_scales",
         lambda answer, request: not request.has_oracle
-        and any(is_coarse(node.op) for node in answer.case.model.nodes),
+        and any(
+            is_coarse(node.op) for graph in answer.case.model.graph.walk() for node in graph.nodes
+        ),
     ),
     blame_model,
     compare_other_versions,

@@ -167,3 +167,21 @@ def test_a_scale_of_zero_is_named_and_not_the_node_that_divides_by_its_zeros(
     assert culprit["evidence"][1:] == (
         ["Div 'norm' then computes NaN or infinity."] if makes_nan else []
     )
+
+
+def test_a_scale_of_zero_in_a_branch_is_named_with_its_place() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> branches (float[4] x, bool b) => (float[4] y)
+        <float s = {0}, uint8 z = {0}> { [if] y = If(b) <
+        then_branch = t() => (float[4] d) {
+            [write] q = QuantizeLinear(x, s, z) [read] d = DequantizeLinear(q, s, z) },
+        else_branch = e() => (float[4] i) { i = Identity(x) }> }"""
+    )
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(
+            model, [OnnxParty()], data_loader=[{"x": np.ones(4, np.float32), "b": np.array(True)}]
+        )
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["if"], "scale")
+    assert "QuantizeLinear is the node 'write'" in culprit["evidence"][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve
 
@@ -21,6 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.diagnosis.words import quantization as words
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 
 _NAN = ("nan", "overflow")
@@ -36,31 +37,41 @@ def blame_wrong_scales(answer: Found, _: Request) -> Found:
     origins = _find_used_scales(case)
     if not origins:
         return answer
+    nodes = case.model.graph.nodes
     remaining: list[Culprit] = []
     effects: dict[int, list[Fact]] = {index: [] for index in origins}
     for culprit in result.culprits:
         origin = _find_origin(case, culprit, origins)
         if origin is None:
             remaining.append(culprit)
-        elif culprit.cause in _NAN and origins[origin].nodes[0].label not in culprit.nodes:
+        elif culprit.cause in _NAN and nodes[origin].label not in culprit.nodes:
             effects[origin].append(evidence.creates_nan(culprit.op, culprit.nodes[0]))
     if result.culprits and len(remaining) == len(result.culprits):
         return answer
-    named = [_describe(origins[index], effects[index]) for index in origins]
+    named = [_describe(nodes[index], origins[index], effects[index]) for index in origins]
     return evolve(answer, result=DiagnosisResult(FAULT, [*named, *remaining]))
 
 
 def _find_used_scales(case: Case) -> dict[int, WrongScale]:
     """Return the wrong scales that outputs depend on, by the position of the first node that reads
-    each."""
+    each, or that contains this node in a branch."""
     graph = case.model.graph
-    scales = find_wrong_scales(graph)
-    if not scales:
+    found: dict[int, WrongScale] = {}
+    for index, node in enumerate(graph.nodes):
+        inner = [scale for body in node.graphs for scale in _find_inner_scales(body, graph)]
+        found.update((index, scale) for scale in inner[:1])
+    positions = {id(node): index for index, node in enumerate(graph.nodes)}
+    found.update((positions[id(scale.nodes[0])], scale) for scale in find_wrong_scales(graph))
+    if not found:
         return {}
     used = {index for tensor in graph.outputs for index in region_before(graph, tensor.name, ())}
-    positions = {id(node): index for index, node in enumerate(graph.nodes)}
-    found = {positions[id(scale.nodes[0])]: scale for scale in scales}
     return {index: scale for index, scale in sorted(found.items()) if index in used}
+
+
+def _find_inner_scales(body: Graph, graph: Graph) -> Iterator[WrongScale]:
+    """Yield the wrong scales in a body of a node of a graph."""
+    for inner in body.walk():
+        yield from find_wrong_scales(inner, graph.constants)
 
 
 def _find_origin(case: Case, culprit: Culprit, origins: Mapping[int, WrongScale]) -> int | None:
@@ -79,10 +90,18 @@ def _find_origin(case: Case, culprit: Culprit, origins: Mapping[int, WrongScale]
     return None
 
 
-def _describe(scale: WrongScale, effects: Sequence[Fact]) -> Culprit:
-    """Return the culprit for a wrong scale, given what follows from it."""
-    node = scale.nodes[0]
-    remedy = Remedy(note=remedies.QUANTIZE_AGAIN)
+def _describe(node: Node, scale: WrongScale, effects: Sequence[Fact]) -> Culprit:
+    """Return the culprit for a wrong scale.
+
+    Args:
+        node: the node that reads it, or that contains this node in a branch.
+        scale: the scale.
+        effects: what follows from it.
+    """
+    reader = scale.nodes[0]
     facts = [words.wrong_scale(str(scale)), *effects]
+    if reader is not node:
+        facts.insert(0, evidence.is_in_subgraph(reader.operator, reader.label))
+    remedy = Remedy(note=remedies.QUANTIZE_AGAIN)
     tensor = next(iter(node.makes), None)
     return Culprit([node.label], tensor, MODEL, "scale", None, facts, remedy, node.operator)
