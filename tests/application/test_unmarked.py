@@ -19,6 +19,7 @@ from polygraphy.application.run.layerwise import WithUnmarked
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.ports.editing import open_layered
 from polygraphy.ports.machine import free_memory
 from tests.application.runs import INPUTS, counting_up
@@ -122,6 +123,18 @@ def test_a_verdict_over_marked_tensors_is_never_better_than_that_of_the_outputs(
     assert bool(verdict) == (error == 0 or not is_judged)
     expected = set(marked) | ({"y"} if is_judged and error else set())
     assert set(verdict.output_names()) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_the_model_of_marked_tensors_in_half_precision_is_known(dtype: str) -> None:
+    """Accumulated rounding is measured with it, as of outputs that are not marked."""
+
+    class Known(FakeRunner):
+        def get_model_facts(self) -> ModelFacts:
+            return ModelFacts({"": dtype}, source="marked.onnx")
+
+    facts = WithUnmarked(Known({}), Known({})).get_model_facts()
+    assert facts.source == ("marked.onnx" if dtype == "float16" else None)
 
 
 def test_a_joined_runner_is_a_runner() -> None:

@@ -123,6 +123,20 @@ def test_what_is_moved_lies_apart_by_about_what_one_operator_explains(kind: str)
     assert (one["y"] != np.abs(numbers)).any()
 
 
+def test_the_exponent_of_a_square_is_not_moved() -> None:
+    """A negative number has no power of 2.0001."""
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        g (float16[3] x) => (float16[3] y) { a = Mul(x, w) y = Pow(a, two) }"""
+    square = parser.parse_model(text)
+    for name, number in ("w", [0.3, 0.7, -0.9]), ("two", [2]):
+        square.graph.initializer.append(numpy_helper.from_array(np.array(number, np.float16), name))
+    data = {"x": np.array([1, -2, 3], np.float16)}
+    exact, *rounded = OnnxNarrowModels().perturbed_function(square, "float16")(data)
+    assert len(rounded) > 1
+    for outputs in rounded:
+        assert np.isfinite(outputs["y"]).all() and (outputs["y"] != exact["y"]).any()
+
+
 def test_nodes_are_computed_in_the_order_that_their_inputs_require() -> None:
     unordered = model()
     unordered.graph.node.reverse()

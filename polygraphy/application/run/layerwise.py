@@ -26,6 +26,7 @@ from polygraphy.application.run.feeding import (
 )
 from polygraphy.application.run.inference import copy_function, feed_writer, was_interrupted
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.errors import ModelError, UsageError
@@ -190,6 +191,9 @@ class WithUnmarked:
                 sources,
                 bounded={*marked.bounded, *unmarked.bounded},
                 ordered={*marked.ordered, *unmarked.ordered},
+                # Its accumulated rounding is measured only in half precision, where it is large:
+                # that computes all tensors again.
+                source=marked.source if HALF.keys() & dtypes.values() else None,
                 layouts={**marked.layouts, **unmarked.layouts},
                 dim_lengths=marked.dim_lengths,
             )

@@ -301,16 +301,25 @@ class OnnxNarrowModel:
 
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
-    def run_perturbed(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Return the outputs rounded to the narrow type's digits, and the exact ones.
+    def run_perturbed(self, feed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the exact outputs, and several that are rounded to the narrow type's digits.
         The result is empty if unstable."""
         wide = {name: widen_array(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
             return []
-        return [self.run_rounded(wide, _WEIGHT_STEP), exact]
 
-    def run_rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
+        def computing(seed: int) -> Compute:
+            """Return the function for a seed; the first one computes exactly."""
+            if seed == _SEEDS[0]:
+                return lambda _: exact
+            return partial(self.run_rounded, step=_WEIGHT_STEP, seed=seed)
+
+        return _PerturbedOutputs(computing, wide)
+
+    def run_rounded(
+        self, feed: Mapping[str, Any], step: float = 0.0, seed: int = 0
+    ) -> dict[str, Array]:
         """Return the outputs with the digits of the narrow type, but without its range limits.
         See the port.
 
@@ -318,17 +327,20 @@ class OnnxNarrowModel:
             feed: the data.
             step: the distance, in steps of the type, by which weights that the type represents
                 exactly are moved.
+            seed: selects the directions of these moves.
         """
         spacing = self._range.spacing
         arrays: dict[str, Array] = {}
 
         def round_value(name: str, value: Any) -> Array:
-            """Return a tensor in narrow digits; weights are moved randomly."""
-            if not step or name not in self._weights:
+            """Return a tensor in narrow digits; weights are moved randomly.
+            Whole numbers, such as the exponent of a square, remain exact."""
+            if not step or name not in self._weights or _is_whole(numpy.asarray(value)):
                 return with_digits(value, spacing)
             if name not in arrays:
                 ratio = step * spacing / float(numpy.finfo(numpy.float32).eps)
-                arrays[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
+                number = seed + crc32(name.encode())
+                arrays[name] = move_by_epsilons(numpy.asarray(value), number, ratio)
             return arrays[name]
 
         def round_node(
