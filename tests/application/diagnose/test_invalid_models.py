@@ -569,3 +569,15 @@ def test_an_output_of_another_shape_than_declared_is_reported_once() -> None:
     assert "The output 'y' is declared with shape (5, 2), but has shape (3, 2)." in line
     with pytest.raises(InconclusiveError, match=r"^The output 'y' is declared .*nothing to comp"):
         diagnose(model, [OnnxrtParty()], feeds)
+
+
+def test_an_output_without_a_shape_does_not_hide_a_name_that_a_branch_uses_again() -> None:
+    model = model_of(
+        "(float[2] x, bool c) => (float[2] y) { a = Relu(x)"
+        " i = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
+        " else_branch = e () => (float[2] b) { b = Abs(x) }> y = Add(a, i) }"
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    culprit = blamed(model, OnnxrtParty())
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([], "model", "refusal")
+    assert "'a' is an output of Relu" in facts_of(culprit)["breaks_specification"]["message"]

@@ -38,7 +38,8 @@ _DISCOURAGED = {"GroupNormalization": "InstanceNormalization"}
 """Operators that opset 18 introduced as deprecated, because opset 21 defines them with other
 inputs; and those with the same number of inputs, which the checker accepts in their place.
 """
-_TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shape' of 'type'")
+_WITHOUT_SHAPE = "Field 'shape' of 'type'"
+_TOLERATED = ("No Op registered for", "No opset import for domain", _WITHOUT_SHAPE)
 """Complaints about operators of plugins, and about outputs of unknown rank: both can be run."""
 
 
@@ -149,16 +150,36 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
     return model
 
 
-def checker_error(model: ModelProto) -> str:
+def checker_error(model: ModelProto, *, needs_shapes: bool = True) -> str:
     """Return the error of the checker about a model, or about a weight whose elements do not fit
     its shape, in one line; empty if there is none.
+
+    Args:
+        model: the model.
+        needs_shapes: whether a missing shape of an output is an error. It hides all others.
     """
     if problem := next(filter(None, map(weight_problem, all_tensors(model))), ""):
         return problem
-    problem = _checker_message(_checkable_model(model))
+    checked = _checkable_model(model)
+    problem = _checker_message(checked)
     if is_only_discouraged(problem):
-        problem = _checker_message(_without_discouraged(_checkable_model(model)))
+        checked = _without_discouraged(checked)
+        problem = _checker_message(checked)
+    if not needs_shapes and _WITHOUT_SHAPE in problem:
+        problem = _checker_message(_with_shapes(checked))
     return problem
+
+
+def _with_shapes(model: ModelProto) -> ModelProto:
+    """Return a model for the checker in which every declared tensor has a shape, even if a wrong
+    one: the checker does not compare it.
+    """
+    model = copy_of(model)
+    for graph in all_graphs(model.graph):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.shape.SetInParent()
+    return model
 
 
 def _checker_message(model: ModelProto) -> str:
