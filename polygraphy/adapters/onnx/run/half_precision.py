@@ -30,8 +30,13 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.graph import rename_uses, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import input_metadata
-from polygraphy.adapters.onnx.run.kernel_precision import kernel_factor
 from polygraphy.adapters.onnx.run.node_kernels import NodeKernels
+from polygraphy.adapters.onnx.run.perturbed import (
+    SEEDS,
+    PerturbedOutputs,
+    function_with_noise,
+    is_whole,
+)
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.run.tf32_products import compute_in_tf32
 from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
@@ -47,13 +52,10 @@ from polygraphy.domain.catalog.compute import TF32, TF32_OPERATORS
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.model.regions import MOVES
-from polygraphy.domain.rounding import GROWTH, move_by_epsilons
+from polygraphy.domain.rounding import move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.precision import (
-    PRECISIONS,
-    epsilon_of,
     is_float,
     limits_of,
     narrow_array,
@@ -79,14 +81,11 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 }
 """The sum that a reduction computes internally, from its result and the number of elements."""
 
-_SEEDS = range(1, 9)
 _WEIGHT_STEP = 0.2
 """Root mean square of a weight's rounding error, in steps of its type."""
 _CONVERTS = frozenset({"Cast", "CastLike"})
 _NARROW = tuple(DataType[name] for name in HALF)
 _FLOAT = 1
-_FIRST = 64
-"""Elements that are checked first."""
 
 
 class OnnxNarrowModels:
@@ -141,9 +140,9 @@ class OnnxNarrowModels:
         # In TF32, results of products have this precision; everything else is float32.
         coarse = dict.fromkeys(TF32_OPERATORS, dtype) if dtype == TF32 else {}
         computing = cache(
-            lambda seed: opened.with_nodes(partial(_function_with_noise, seed=seed, coarse=coarse))
+            lambda seed: opened.with_nodes(partial(function_with_noise, seed=seed, coarse=coarse))
         )
-        return lambda feed: _PerturbedOutputs(computing, feed)
+        return lambda feed: PerturbedOutputs(computing, feed)
 
     def widen_model(
         self,
@@ -220,29 +219,6 @@ class _WrappedEvaluator:
         return compute
 
 
-class _PerturbedOutputs(Sequence[Mapping[str, Any]]):
-    """The perturbed outputs of a model: two of them, and more on access.
-
-    Raises:
-        BackendError: the reference evaluator cannot run it.
-    """
-
-    def __init__(self, computing: Callable[[int], Compute], feed: Mapping[str, Any]) -> None:
-        """Set the function that computes perturbed outputs, and the data."""
-        self._computing, self._feed = computing, feed
-        self._made = [computing(seed)(feed) for seed in _SEEDS[:2]]
-
-    def __len__(self) -> int:
-        """Return the largest number of perturbed outputs."""
-        return len(_SEEDS)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return the outputs with one perturbation, computed on first access."""
-        for seed in _SEEDS[len(self._made) : index + 1]:
-            self._made.append(self._computing(seed)(self._feed))
-        return self._made[index]
-
-
 class OnnxNarrowModel:
     """An ONNX model that can be computed in a narrower type; see the port `NarrowModel`."""
 
@@ -311,11 +287,11 @@ class OnnxNarrowModel:
 
         def computing(seed: int) -> Compute:
             """Return the function for a seed; the first one computes exactly."""
-            if seed == _SEEDS[0]:
+            if seed == SEEDS[0]:
                 return lambda _: exact
             return partial(self.run_rounded, step=_WEIGHT_STEP, seed=seed)
 
-        return _PerturbedOutputs(computing, wide)
+        return PerturbedOutputs(computing, wide)
 
     def run_rounded(
         self, feed: Mapping[str, Any], step: float = 0.0, seed: int = 0
@@ -335,7 +311,7 @@ class OnnxNarrowModel:
         def round_value(name: str, value: Any) -> Array:
             """Return a tensor in narrow digits; weights are moved randomly.
             Whole numbers, such as the exponent of a square, remain exact."""
-            if not step or name not in self._weights or _is_whole(numpy.asarray(value)):
+            if not step or name not in self._weights or is_whole(numpy.asarray(value)):
                 return with_digits(value, spacing)
             if name not in arrays:
                 ratio = step * spacing / float(numpy.finfo(numpy.float32).eps)
@@ -425,47 +401,6 @@ class OnnxNarrowModel:
 def _plain_function(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that computes a node, unchanged."""
     return run
-
-
-def _is_whole(array: Any) -> bool:
-    """Return whether all elements are integers that their type represents exactly."""
-    if not is_float(array):
-        return False
-    flat, most = array.reshape(-1), 1 / epsilon_of(array.dtype)
-    return all(
-        bool(numpy.all((numpy.rint(part) == part) & (abs(part) <= most)))
-        for part in (flat[:_FIRST], flat[_FIRST:])
-    )
-
-
-def _function_with_noise(
-    node: NodeProto,
-    version: int,
-    run: Callable[..., Any],
-    seed: int,
-    coarse: Mapping[str, str],
-) -> Callable[..., Any]:
-    """Return a function that computes a node and perturbs its results.
-    Integers, such as counters or sizes, remain exact. `coarse` holds the precision of operators
-    that do not compute in the type of their tensors.
-    """
-    if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
-        return run
-    number = seed + crc32(node.output[0].encode("utf-8", "replace"))
-    times = 1.0
-    if (name := coarse.get(node.op_type)) is not None:
-        times = PRECISIONS[name].epsilon / PRECISIONS["float32"].epsilon
-
-    def call(*inputs: Any, **options: Any) -> Any:
-        """Return the outputs of the node, moved by random shares of their rounding error."""
-        result = run(*inputs, **options)
-        epsilons = times * kernel_factor(node, inputs) * GROWTH / 2
-        return tuple(
-            value if _is_whole(value) else move_by_epsilons(value, number + at, epsilons)
-            for at, value in enumerate(result)
-        )
-
-    return call
 
 
 def _function_with_rounding(
