@@ -382,7 +382,9 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
             and not are_computed_alike(reference, pairing.tensors[a], b)
         ]
         if moved:
-            change = changes.other_inputs(node.op, [node.inputs[position] for position in moved])
+            twin, own = reference.nodes[other_node], {b: a for a, b in pairing.tensors.items()}
+            pairs = [(node.inputs[at], own[twin.inputs[at]]) for at in moved]
+            change = changes.other_inputs(node.op, *zip(*pairs))
         elif frozen := find_frozen_operand(pairing, index):
             change = changes.missing_node(*frozen)
         else:

@@ -80,6 +80,18 @@ def test_two_nodes_with_exchanged_biases_are_named_as_reading_each_other_s(tmp_p
     assert "Conv reads 'b1' instead of 'b4'" in evidence
 
 
+def test_two_weights_with_each_other_s_values_are_named_as_weights() -> None:
+    model = convolutions({})
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    weights["b1"].name, weights["b4"].name = "b4", "b1"
+    kept = culprits(model, convolutions({}), SHAPE)
+    assert nodes_of(kept) == [["conv1"], ["conv4"]]
+    assert [culprit["cause"] for culprit in kept.culprits] == ["weight", "weight"]
+    evidence = str([culprit["evidence"] for culprit in kept.culprits])
+    assert "The weight 'b4' has the values of 'b1'." in evidence
+    assert "Other differences" not in evidence
+
+
 def test_exchanged_inputs_are_named_where_equal_nodes_before_them_were_folded(
     tmp_path: Path,
 ) -> None:

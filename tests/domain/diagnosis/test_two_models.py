@@ -115,6 +115,7 @@ FAULTS = {
         "'alpha' of LeakyRelu is 0.7 instead of 0.2",
     ),
     "swapped": (lambda g: changed_node(g, "less1", inputs=("t0", "n1")), "less1", "structure", "are swapped"),
+    "rewired": (lambda g: changed_node(g, "less1", inputs=("n1", "x")), "less1", "structure", "reads 'x' instead of 't0'"),
     "dropped": (lambda g: without(g, "bias2"), "product2", "structure", "Add is missing next to MatMul"),
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from polygraphy.application.diagnose.changes.proven_differences import Differenc
 from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENCES, ModelPair
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.fused import expand_replacement, is_open_trace, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs
 from polygraphy.domain.diagnosis.two_models import (
@@ -304,17 +305,24 @@ def add_copy_command(
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences
     remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
-    named_changes = {
-        str(fact.values["change"])
+    named_changes = [
+        fact.values["change"]
         for culprit in culprits
         for fact in culprit.facts
         if fact.kind == "change_of_node"
-    }
-    changes = [suspect.change for suspect in chosen if str(suspect.change) not in named_changes]
+    ]
+    changes = [suspect.change for suspect in chosen if not _is_named(suspect.change, named_changes)]
     copied = [evolve(culprit, remedy=remedy) for culprit in culprits]
     if changes and remedy.command and named_changes:
         copied[-1] = evolve(copied[-1], facts=[*copied[-1].facts, evidence.also_copied(changes)])
     return evolve(differences, culprits=copied)
+
+
+def _is_named(change: Fact, named: Sequence[Fact]) -> bool:
+    """Return whether a change is one of others, or the same weight's with the values of another."""
+    exchanged = [fact.values["name"] for fact in named if fact.kind == "values_of_other_weight"]
+    is_exchanged = change.kind == "other_weight" and change.values["name"] in exchanged
+    return is_exchanged or str(change) in map(str, named)
 
 
 def _optimize_alike(

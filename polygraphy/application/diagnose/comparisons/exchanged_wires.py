@@ -189,14 +189,33 @@ class _ExchangeSearch:
         if first.node == second.node:
             node = self._graph.nodes[first.node]
             return [Variant("structure", changes.swapped_inputs(node.op), _rewire(node, names))]
+        nodes = self._graph.nodes
+        if self._have_exchanged_values(*names.values()):
+            return [
+                Variant(
+                    "weight",
+                    changes.values_of_other_weight(self._name(w), name),
+                    _rewire(nodes[w.node], {w: name}),
+                )
+                for w, name in names.items()
+            ]
         return [
             Variant(
                 "structure",
-                changes.other_input(self._graph.nodes[w.node].op, self._name(w), name),
-                _rewire(self._graph.nodes[w.node], {w: name}),
+                changes.other_input(nodes[w.node].op, self._name(w), name),
+                _rewire(nodes[w.node], {w: name}),
             )
             for w, name in names.items()
         ]
+
+    def _have_exchanged_values(self, name: str, other: str) -> bool:
+        """Return whether each of two weights has the values of the other in the reference."""
+        sides = self._graph, self._pair.reference.graph
+        if not all(weight in side.constants for side in sides for weight in (name, other)):
+            return False
+        return all(
+            sides[0].digest(a) == sides[1].digest(b) for a, b in ((name, other), (other, name))
+        )
 
     def _change(self, variants: Sequence[Variant]) -> Submodel:
         """Return the model with some nodes changed.

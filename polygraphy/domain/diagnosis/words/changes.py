@@ -259,6 +259,12 @@ def other_filling(op: str, value: float, expected: float) -> str:
 
 
 @fact
+def values_of_other_weight(name: str, other: str) -> str:
+    """Return the fact that a weight has the values that another should have."""
+    return f"the weight {name!r} has the values of {other!r}"
+
+
+@fact
 def missing_input(op: str) -> str:
     """Return the fact that an operator has one input too few than expected."""
     return f"{op} has one input too few"
@@ -271,9 +277,10 @@ def extra_input(op: str) -> str:
 
 
 @fact
-def other_inputs(op: str, names: Sequence[str]) -> str:
-    """Return the fact that an operator reads different inputs."""
-    return f"{op} reads different inputs: {', '.join(map(repr, names))}"
+def other_inputs(op: str, names: Sequence[str], expected: Sequence[str]) -> str:
+    """Return the fact that an operator reads other tensors than expected."""
+    texts = [", ".join(map(repr, group)) for group in (names, expected)]
+    return f"{op} reads {texts[0]} instead of {texts[1]}"
 
 
 @fact
