@@ -72,7 +72,12 @@ CASES = [
      'com.microsoft.FusedConv<activation="Sigmoid">(h, w, b)', {}, "attribute", "activation"),
     ("com.microsoft.SkipLayerNormalization(h, g, s, b, c)", "1,4,6", 17,
      {"g": floats(1, 4, 6), "s": floats(6), "b": floats(6), "c": floats(6)},
-     "com.microsoft.SkipLayerNormalization(h, g, s, b)", {}, "structure", "bias"),
+     "com.microsoft.SkipLayerNormalization(h, g, s, b)", {}, "structure",
+     "SkipLayerNormalization does not read 'c'"),
+    ("RNN<hidden_size=2>(h, w, r, , n)", "3,2,4", 17,
+     {"w": floats(1, 2, 4), "r": floats(1, 2, 2), "n": np.array([1, 3], np.int32)},
+     "RNN<hidden_size=2>(h, w, r)", {}, "structure", "RNN does not read 'n'"),
+    ("Mean(h, x)", "3,4", 17, {}, "Mean(h)", {}, "structure", "Mean does not read 'x'"),
     ("GRU<hidden_size=3>(h, w, r, b)", "5,2,4", 17, GRU, "", gates([1, 0, 2], 3, **GRU), "weight",
      "different order: the slices along axis 1 are 3-5, 0-2, 6-8"),
     ('LSTM<hidden_size=2, direction="bidirectional">(h, w, r)', "5,2,4", 17, LSTM, "",
@@ -123,6 +128,29 @@ def test_the_change_of_a_node_is_found(
     [culprit] = kept.culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
     assert words in " ".join(map(str, culprit["evidence"]))
+
+
+@pytest.mark.parametrize(
+    ("op", "weights"),
+    [
+        ("FastGelu", {"b": floats(6)}),
+        ("SkipLayerNormalization", {"g": floats(1, 4, 6), "s": floats(6), "b": floats(6)}),
+    ],
+)
+def test_a_weight_that_the_model_lacks_is_a_missing_input(
+    tmp_path: Path, op: str, weights: dict[str, Any]
+) -> None:
+    def model_with(*names: str) -> onnx.ModelProto:
+        read = ", ".join(("h", *names))
+        return model_of(f"com.microsoft.{op}({read})", "1,4,6", 17, {n: weights[n] for n in names})
+
+    marked = model_with(*weights)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
+    feed = {"x": np.random.default_rng(5).standard_normal((1, 4, 6)).astype(F)}
+    saved = OnnxrtParty().load(marked)(feed)
+    kept = diagnose_beside_saved(model_with(*[*weights][:-1]), feed, saved, tmp_path)
+    [culprit] = kept.culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mid", "structure")
 
 
 @pytest.mark.parametrize(("to", "tensor"), [(9, "c"), (1, "mid")])

@@ -235,7 +235,7 @@ class ChangeSearch:
             if not set(node_alone.makes) & set(node.outputs)
             for name in node_alone.reads
         }
-        computed = self._dependents(position)
+        computed = self.dependents(position)
         pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand, positions in _operand_places(node):
             is_held = includes_constants and operand in self.graph.constants
@@ -314,7 +314,7 @@ class ChangeSearch:
         part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]
 
-    def _dependents(self, position: int) -> set[str]:
+    def dependents(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
         waiting, upstream = [position], set[str]()
         while waiting:

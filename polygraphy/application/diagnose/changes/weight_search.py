@@ -28,6 +28,10 @@ _WORK = 1 << 30
 """Bytes that all tried runs of a node compute together; the fewest may compute more."""
 _TRIES = (64, 6000)
 """The fewest and the most runs."""
+_BEHIND = 2
+"""Positions behind the last input where an operator may have another one."""
+_VARIADIC = frozenset({"Concat", "Einsum", "Max", "Mean", "Min", "Sum"})
+"""Operators with any number of inputs, so that none of them is optional."""
 _LARGEST = float(np.finfo(np.float32).max)
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -67,6 +71,52 @@ def find_lost_inputs(
     yield from search.select_matching(variant_with(name, array) for name, array in solved.items())
     other_values = {name: lost_values[at] for name, at in names.items() if name not in solved}
     yield from _fit_weight(search, goal, other_values, variant_with)
+
+
+def find_other_inputs(
+    search: ChangeSearch, position: int, output: Any, goal: Any
+) -> Iterator[Variant]:
+    """Yield the variant of a node with one more weight, if it computes the expected value;
+    zeros there are the same as nothing, so that the backend shows which weights are optional.
+
+    Args:
+        search: tries changes of the node alone.
+        position: the node.
+        output: the result of its part.
+        goal: the expected result of its part.
+    """
+    node = search.graph.nodes[position]
+    zeros = dict(_optional_zeros(search.graph, node, np.asarray(goal)))
+
+    def variant_with(name: str, values: Any) -> Variant:
+        """Return the variant that reads a weight as an additional input."""
+        at = int(name.split()[1])
+        read = [*node.inputs, *("" for _ in range(at + 1 - len(node.inputs)))]
+        read[at] = name
+        change = changes.missing_input(node.op)
+        return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
+
+    unchanged = evolve(search, goals={next(iter(search.goals)): output})
+    accepted = unchanged.select_matching(variant_with(*pair) for pair in zeros.items())
+    starts = {name: value for variant in accepted for name, value in variant.weights.items()}
+    yield from _fit_weight(search, goal, starts, variant_with)
+
+
+def _optional_zeros(graph: Graph, node: Node, goal: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the zeros that each absent input may be, as a name with its position and a shape:
+    a bias of the result, of query, key and value, or of each matrix in a weight."""
+    if node.op in _VARIADIC or not goal.ndim or not is_float(goal):
+        return
+    channels = goal.shape[-1]
+    shapes = {(channels,): None, (3 * channels,): None}
+    for name in node.inputs:
+        shape = np.shape(graph.constants[name].values) if name in graph.constants else ()
+        if shape:
+            shapes |= dict.fromkeys([shape[-1:], (*shape[:-2], shape[-1]), shape[:-1] or shape])
+    at_end = range(len(node.inputs), len(node.inputs) + _BEHIND)
+    for at in (*(at for at, name in enumerate(node.inputs) if not name), *at_end):
+        for shape in shapes:
+            yield f"input {at} {shape}", np.zeros(shape, goal.dtype)
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:

@@ -23,8 +23,10 @@ from polygraphy.application.diagnose.changes.code_numbers import (
 )
 from polygraphy.application.diagnose.changes.integer_search import find_integers
 from polygraphy.application.diagnose.changes.region_changes import find_region_changes
+from polygraphy.application.diagnose.changes.unread_inputs import find_unread_inputs
 from polygraphy.application.diagnose.changes.weight_search import (
     find_lost_inputs,
+    find_other_inputs,
     find_other_weights,
 )
 from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
@@ -523,8 +525,11 @@ class _SavedTensors:
                 if not search.fits_noise(index, output, name, weight):
                     return None, weight
                 fallback = fallback or weight
-            fitted = find_other_weights(search, index, goal) if fallback is None else iter(())
-            if (other_variant := next(fitted, None)) is not None:
+            fitted = chain(
+                find_other_weights(search, index, goal),
+                find_other_inputs(search, index, output, goal),
+            )
+            if fallback is None and (other_variant := next(fitted, None)) is not None:
                 return None, other_variant
         return None, fallback
 
@@ -622,16 +627,9 @@ class _SavedTensors:
             and other_name in trace.values
             and is_float(trace.values[other_name])
         ]
-        goal = trace.values[name]
-        new = [
-            other_name
-            for other_name in other_names
-            if not np.isin(trace.values[other_name], goal).all()
-        ]
-        return [
-            name,
-            *(other_name for other_name in new if np.isfinite(trace.values[other_name]).all()),
-        ]
+        goal, others = trace.values[name], {key: trace.values[key] for key in other_names}
+        new = {key: value for key, value in others.items() if not np.isin(value, goal).all()}
+        return [name, *(key for key, value in new.items() if np.isfinite(value).all())]
 
     def _find_variant(
         self, search: ChangeSearch, index: int, output: Any, goal: Any
@@ -655,6 +653,7 @@ class _SavedTensors:
             tried = chain(sized, usual_variants(search.graph, index))
         variant = chain(
             search.select_matching(tried),
+            find_unread_inputs(search, index, self._candidates()),
             search.find_numbers(index),
             search.find_inputs(
                 index, self._candidates(), search.part.feed, includes_constants=True

@@ -239,6 +239,12 @@ def other_input(op: str, name: str, expected: str) -> str:
 
 
 @fact
+def unread_input(op: str, name: str) -> str:
+    """Return the fact that an operator does not read a tensor that it should read."""
+    return f"{op} does not read {name!r}"
+
+
+@fact
 def missing_node_between(op: str, expected: str, name: str = "") -> str:
     """Return the fact that a node that should compute the input of an operator is missing."""
     before = f" from {name!r}" if name else ""
