@@ -31,6 +31,7 @@ from polygraphy.adapters.onnx_common import (
 from polygraphy.adapters.onnx_common import convolution as pooling
 from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, tensors_read
+from polygraphy.adapters.onnx_common.trees import transform_later
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.precision import epsilon_of
@@ -201,6 +202,7 @@ class Evaluator(ReferenceEvaluator):
             # memory.
             getattr(node, "run_params", {})["log"] = _ignore_log
             _prepare(node, imported)
+            node.run = transform_later(node, node.run)
             _warn_once(node.onnx_node, imported)
             for watched in self.watched:
                 version = imported.get(node.onnx_node.domain, 1)

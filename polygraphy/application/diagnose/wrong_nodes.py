@@ -101,6 +101,7 @@ class WrongNodes:
             are not incorrect.
         is_step: whether they compute codes that are at most one quantization step off, which is not
             a fault.
+        computed: the positions of all nodes that run together, also those that are not rewritten.
     """
 
     region: Sequence[int]
@@ -109,6 +110,7 @@ class WrongNodes:
     fused: bool
     explained: bool = False
     is_step: bool = False
+    computed: Sequence[int] = ()
 
 
 @frozen
@@ -424,9 +426,8 @@ def _wrong_regions(
             continue
         certain_findings = [finding for finding in findings if not finding.is_step]
         if not any(set(taking_part) <= set(finding.region) for finding in certain_findings):
-            findings.append(
-                WrongNodes(taking_part, name, new_deviation, fused=True, explained=explained)
-            )
+            finding = WrongNodes(taking_part, name, new_deviation, fused=True, explained=explained)
+            findings.append(evolve(finding, computed=region))
     return findings
 
 

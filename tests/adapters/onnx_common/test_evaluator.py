@@ -37,6 +37,38 @@ def assert_as_in_onnx_runtime(model: onnx.ModelProto | str, **feed: Any) -> dict
     return found
 
 
+STUMP = {
+    "nodes_falsenodeids": [2, 0, 0],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_treeids": [0, 0, 0],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_values": [0.0, 0.0, 0.0],
+    "target_ids": [0, 1, 0],
+    "target_nodeids": [1, 1, 2],
+    "target_treeids": [0, 0, 0],
+    "target_weights": [1.5, -2.0, 0.5],
+    "n_targets": 2,
+}
+
+
+@pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_the_scores_of_trees_are_transformed(transform: str) -> None:
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", post_transform=transform,
+        aggregate_function="SUM", **STUMP,
+    )  # fmt: skip
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, size])]
+        for name, size in (("x", 1), ("y", 2))
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], "g", *ends)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    assert_as_in_onnx_runtime(model, x=np.float32([[-1], [1]]))
+
+
 def test_an_evaluator_that_nobody_uses_is_gone_with_its_weights() -> None:
     model = parse_model("""<ir_version: 8, opset_import: ["" : 17]>
         g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { h = Add(x, w) y = Relu(h) }""")

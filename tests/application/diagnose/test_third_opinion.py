@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.adapters.onnx_common import trees as trees_module
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
@@ -262,3 +263,40 @@ def test_another_version_is_asked_and_counts_where_it_computes_otherwise(
     assert culprit["party"] == ("wrong" if is_decided else "wrong or onnx")
     juror = facts_of(culprit).get("reference_is_right", {}).get("juror")
     assert juror == ("wrong right" if is_decided else None)
+
+
+def test_a_removed_node_behind_a_wrong_one_is_not_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ONNX Runtime computes both at once, without the Identity."""
+    onnxrt = pytest.importorskip("polygraphy.adapters.onnxruntime.party").OnnxrtParty()
+    values = {"nodes_splits": 0.0, "leaf_weights": [1.5, -1.0]}
+    floats = {
+        name: numpy_helper.from_array(np.float32(value).reshape(-1), name)
+        for name, value in values.items()
+    }
+    modes = numpy_helper.from_array(np.array([0], np.uint8), "modes")
+    ones = dict.fromkeys(("nodes_trueleafs", "nodes_falseleafs"), [1])
+    places = {"nodes_truenodeids": [0], "nodes_falsenodeids": [1], "tree_roots": [0]}
+    trees = helper.make_node(
+        "TreeEnsemble", ["h"], ["o"], "trees", domain="ai.onnx.ml", n_targets=2, nodes_modes=modes,
+        nodes_featureids=[0], leaf_targetids=[0, 1], post_transform=2, **floats, **ones, **places,
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["h"], "first"),
+        trees,
+        helper.make_node("Identity", ["o"], ["y"], "last"),
+    ]
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, size])]
+        for name, size in (("x", 1), ("y", 2))
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 5)]
+    graph = helper.make_graph(nodes, "g", *ends)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    monkeypatch.setattr(trees_module, "transform_scores", lambda name, scores: scores)
+    kept = Kept()
+    feed = {"x": np.float32([[-1], [1], [2], [-2]])}
+    with bind(Findings, kept):
+        assert not diagnose(model, [onnxrt, OnnxParty2()], [feed])
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["trees"]]

@@ -297,8 +297,8 @@ def _find_places(
         except REFUSALS as error:
             fused = []
             notes.append(steps.cannot_run_parts(error))
-    findings = [*single, *(finding for finding in fused if not wrong & {*finding.region})]
-    return findings, votes, stepping
+    new = [place for place in fused if not wrong & {*place.region, *place.computed}]
+    return [*single, *new], votes, stepping
 
 
 def _without_steps(findings: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
