@@ -201,12 +201,14 @@ class Variant:
         change: the change.
         node: the node.
         weights: values of weights that it reads, by name, where they are others.
+        inner: the variant of a node in one of its bodies, if that is the change.
     """
 
     cause: str
     change: Fact
     node: Node
     weights: Mapping[str, Any] = field(factory=dict)
+    inner: Variant | None = None
 
 
 def variants(side: Graph, index: int) -> Iterator[Variant]:

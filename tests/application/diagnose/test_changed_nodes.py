@@ -48,6 +48,10 @@ def gates(order: list[int], size: int, **weights: Any) -> dict[str, Any]:
 
 GRU = {"w": floats(1, 9, 4), "r": floats(1, 9, 3), "b": floats(1, 18)}
 LSTM = {"w": floats(2, 8, 4), "r": floats(2, 8, 2)}
+TRIPS = {"n": np.array(3, INT), "go": np.array(True), "k": floats(3)}
+LOOP = """Loop(n, go, h) <body = b (int64 i, bool more, float[4, 3] s)
+    => (bool next, float[4, 3] r) <float[3] w = {{1.5, -2, 3}}, float low = {{-0.2}}>
+    {{ next = Identity(more) c = {made} r = Tanh(c) }}>"""
 CASES = [
     # node, shape, opset, weights; the node and the weights of the changed model; cause, words
     ("ReverseSequence<time_axis=0, batch_axis=1>(h, k)", "4,3", 17, {"k": integers(4, 2, 3)},
@@ -78,6 +82,12 @@ CASES = [
      {"w": floats(1, 2, 4), "r": floats(1, 2, 2), "n": np.array([1, 3], np.int32)},
      "RNN<hidden_size=2>(h, w, r)", {}, "structure", "RNN does not read 'n'"),
     ("Mean(h, x)", "3,4", 17, {}, "Mean(h)", {}, "structure", "Mean does not read 'x'"),
+    (LOOP.format(made="Mul(s, w)"), "4,3", 17, TRIPS, LOOP.format(made="Sub(s, w)"), {},
+     "structure", "Sub instead of Mul, in the subgraph of Loop"),
+    (LOOP.format(made="Mul(s, k)"), "4,3", 17, TRIPS, "", {"k": floats(3)}, "weight",
+     "'k' of Mul differs, in the subgraph of Loop"),
+    (LOOP.format(made="Clip(s, low)"), "4,3", 17, TRIPS, LOOP.format(made="Clip(s)"), {},
+     "structure", "Clip does not read 'low', in the subgraph of Loop"),
     ("GRU<hidden_size=3>(h, w, r, b)", "5,2,4", 17, GRU, "", gates([1, 0, 2], 3, **GRU), "weight",
      "different order: the slices along axis 1 are 3-5, 0-2, 6-8"),
     ('LSTM<hidden_size=2, direction="bidirectional">(h, w, r)', "5,2,4", 17, LSTM, "",

@@ -276,7 +276,7 @@ def test_a_removed_node_behind_a_wrong_one_is_not_named(
         for name, value in values.items()
     }
     modes = numpy_helper.from_array(np.array([0], np.uint8), "modes")
-    ones = dict.fromkeys(("nodes_trueleafs", "nodes_falseleafs"), [1])
+    ones = {name: [1] for name in ("nodes_trueleafs", "nodes_falseleafs")}
     places = {"nodes_truenodeids": [0], "nodes_falsenodeids": [1], "tree_roots": [0]}
     trees = helper.make_node(
         "TreeEnsemble", ["h"], ["o"], "trees", domain="ai.onnx.ml", n_targets=2, nodes_modes=modes,

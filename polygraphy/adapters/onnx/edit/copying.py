@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import (
     copy_of,
+    graphs_of,
     identity_of,
     refuse_inner_name,
     tensors_read,
@@ -122,8 +123,10 @@ def alter_node(
     """Return a copy of a model in which the node that computes a tensor is replaced.
     See the port."""
     copy: ModelProto = copy_of(model)
-    graph = copy.graph
-    node = next(node for node in graph.node if output in node.output)
+    graph, node = copy.graph, next(node for node in copy.graph.node if output in node.output)
+    if variant.inner is not None:
+        variant = variant.inner
+        graph, node = next(_find_inner(node, next(filter(None, variant.node.outputs))))
     names = {name: f"{name}//tried" for name in variant.weights}
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
@@ -131,12 +134,12 @@ def alter_node(
     is_rewired = is_rewired and list(node.output) != list(variant.node.outputs)
     if is_rewired:
         node.output[:] = variant.node.outputs
-    known_names = {weight.name for weight in graph.initializer}
+    known_names = {weight.name for weight in copy.graph.initializer}
     for name, values in variant.weights.items():
         weight = onnx.numpy_helper.from_array(values, names[name])
         if asks:
             kind, shape = weight.data_type, weight.dims
-            graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
+            copy.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
         elif weight.name not in known_names:
             # Several nodes can read a weight, so add it only once.
             add_weight(copy, weight, weight.name)
@@ -159,11 +162,21 @@ def alter_node(
         sort(graph)
     if before != list(node.input) or items or node.op_type != op or is_rewired:
         del graph.value_info[:]
-        for tensor in graph.output:
+        del copy.graph.value_info[:]
+        for tensor in (*graph.output, *copy.graph.output):
             # The declared shape of an output may be the one of the original node.
             if tensor.type.HasField("tensor_type"):
                 tensor.type.tensor_type.ClearField("shape")
     return copy
+
+
+def _find_inner(node: NodeProto, output: str) -> Iterator[tuple[GraphProto, NodeProto]]:
+    """Yield the body of a node that computes a tensor, and the node of the body that does."""
+    for body in graphs_of(node):
+        for inner in body.node:
+            if output in inner.output:
+                yield body, inner
+            yield from _find_inner(inner, output)
 
 
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})

@@ -14,6 +14,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Submodel
+from polygraphy.domain.diagnosis.solving.bodies import in_body, inner_nodes
 from polygraphy.domain.diagnosis.solving.weights import solve_missing_bias
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
@@ -73,11 +74,11 @@ def find_lost_inputs(
     yield from _fit_weight(search, goal, other_values, variant_with)
 
 
-def find_other_inputs(
+def find_fitted_weights(
     search: ChangeSearch, position: int, output: Any, goal: Any
 ) -> Iterator[Variant]:
-    """Yield the variant of a node with one more weight, if it computes the expected value;
-    zeros there are the same as nothing, so that the backend shows which weights are optional.
+    """Yield the variants of a node with other elements of a weight, with one more weight, or with
+    other elements of a weight in its bodies, if it computes the expected value.
 
     Args:
         search: tries changes of the node alone.
@@ -85,6 +86,16 @@ def find_other_inputs(
         output: the result of its part.
         goal: the expected result of its part.
     """
+    yield from _find_other_weights(search, position, goal)
+    yield from _find_other_inputs(search, position, output, goal)
+    yield from _find_body_weights(search, position, goal)
+
+
+def _find_other_inputs(
+    search: ChangeSearch, position: int, output: Any, goal: Any
+) -> Iterator[Variant]:
+    """Yield the variant of a node with one more weight, if it computes the expected value;
+    zeros there are the same as nothing, so that the backend shows which weights are optional."""
     node = search.graph.nodes[position]
     zeros = dict(_optional_zeros(search.graph, node, np.asarray(goal)))
 
@@ -119,7 +130,7 @@ def _optional_zeros(graph: Graph, node: Node, goal: Any) -> Iterator[tuple[str, 
             yield f"input {at} {shape}", np.zeros(shape, goal.dtype)
 
 
-def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+def _find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
     """Yield the variant of a node with other elements of one of its weights,
     if it computes the expected value, for any operator.
     """
@@ -141,6 +152,32 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
             change = changes.differs()
         weight = changes.other_weight("weight", name, change, node.op)
         return Variant("weight", weight, node, {name: values})
+
+    yield from _fit_weight(search, goal, starts, variant_with)
+
+
+def _find_body_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with other elements of a weight in its bodies,
+    if it computes the expected value."""
+    outer = search.graph.nodes[position]
+    readers, starts = {}, {}
+    for body, index in inner_nodes(outer):
+        node = body.nodes[index]
+        for name in node.inputs:
+            weight = body.constants.get(name) or search.graph.constants.get(name)
+            values = None if weight is None else weight.values
+            if values is not None and is_float(values) and np.size(values):
+                readers[name], starts[name] = node, np.asarray(values)
+
+    def variant_with(name: str, values: Any) -> Variant:
+        """Return the variant with other elements of a weight."""
+        node, start = readers[name], starts[name]
+        if start.size == 1:
+            change = changes.is_value(start.reshape(-1)[0], values.reshape(-1)[0])
+        else:
+            change = changes.differs()
+        weight = changes.other_weight("weight", name, change, node.op)
+        return in_body(outer, Variant("weight", weight, node, {name: values}))
 
     yield from _fit_weight(search, goal, starts, variant_with)
 

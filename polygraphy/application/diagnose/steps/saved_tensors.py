@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.changes.body_search import find_body_changes
 from polygraphy.application.diagnose.changes.change_search import (
     ChangeSearch,
     OtherTensor,
@@ -25,9 +26,8 @@ from polygraphy.application.diagnose.changes.integer_search import find_integers
 from polygraphy.application.diagnose.changes.region_changes import find_region_changes
 from polygraphy.application.diagnose.changes.unread_inputs import find_unread_inputs
 from polygraphy.application.diagnose.changes.weight_search import (
+    find_fitted_weights,
     find_lost_inputs,
-    find_other_inputs,
-    find_other_weights,
 )
 from polygraphy.application.diagnose.comparisons.model_pair import matches_reference
 from polygraphy.application.diagnose.comparisons.reproduced_tensors import (
@@ -525,10 +525,7 @@ class _SavedTensors:
                 if not search.fits_noise(index, output, name, weight):
                     return None, weight
                 fallback = fallback or weight
-            fitted = chain(
-                find_other_weights(search, index, goal),
-                find_other_inputs(search, index, output, goal),
-            )
+            fitted = find_fitted_weights(search, index, output, goal)
             if fallback is None and (other_variant := next(fitted, None)) is not None:
                 return None, other_variant
         return None, fallback
@@ -658,6 +655,7 @@ class _SavedTensors:
             search.find_inputs(
                 index, self._candidates(), search.part.feed, includes_constants=True
             ),
+            find_body_changes(search, index),
         )
         return next(variant, None)
 
