@@ -11,6 +11,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.oracle import TensorDifferences
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
@@ -25,7 +26,11 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import Fact, join_statements
-from polygraphy.domain.diagnosis.solving.ties import find_near_ties, selecting_nodes
+from polygraphy.domain.diagnosis.solving.ties import (
+    count_tied_labels,
+    find_near_ties,
+    selecting_nodes,
+)
 from polygraphy.domain.diagnosis.words import evidence, reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.regions import BOUNDED, computing_op
@@ -245,6 +250,45 @@ def diagnose_rounding(
         return DiagnosisResult(AGREE, reason=why)
     result = _diagnose_accumulation(case, remaining, trace)
     return evolve(result, reason=join_statements(why, result.reason))
+
+
+def describe_tied_labels(
+    case: Case,
+    compared: TensorDifferences,
+    values: Sequence[Values],
+    expected: Sequence[Values],
+    *,
+    is_defined: bool = True,
+) -> str:
+    """Return the sentence that only labels differ, in rows whose two largest scores are equal
+    except for rounding; empty if that does not explain all differences.
+
+    Args:
+        case: the model.
+        compared: the outputs that differ.
+        values: the outputs of the model for each input set.
+        expected: the expected ones.
+        is_defined: whether a model computes the expected outputs, too, so that the operator
+            defines the choice among equal scores.
+    """
+    differing_rows = 0
+    for differing, outputs, goals in zip(compared.sets, values, expected):
+        known = [name for name in case.model.outputs if name in outputs and name in goals]
+        matching = [name for name in known if name not in differing]
+        for name in differing:
+            rows = (
+                count_tied_labels(
+                    case.model.graph, name, outputs, goals, matching, is_defined=is_defined
+                )
+                if name in known
+                else 0
+            )
+            if not rows:
+                return ""
+            differing_rows += rows
+    names = [name for name in case.model.outputs if name in compared.names]
+    all_rows = sum(np.size(outputs[name]) for outputs in values for name in names)
+    return reasons.tied_labels(names, differing_rows, all_rows) if names else ""
 
 
 def _without_other_selection(

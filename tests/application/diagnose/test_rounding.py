@@ -314,3 +314,47 @@ def test_a_selection_among_nearly_equal_elements_hides_no_fault() -> None:
     case = Case(open_model(detector()), "model.onnx", [party], Kept())
     assert matches_reference(case, right, feed, right(feed))
     assert not matches_reference(case, wrong, feed, right(feed))
+
+
+_FIVE_ROWS = np.array([[3, 1, 1], [0, 2, 1], [1, 0, 4], [2, 2, 0], [0, 1, 1 + 2**-23]], np.float32)
+"""Scores of three classes; two are equal in the fourth row, and but for rounding in the last."""
+
+
+def classifier(last: int = 0) -> Any:
+    """Return a model with the class of the largest score, or of the last such one."""
+    return parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]>'
+        " m (float[5,3] x) => (int64[5] label, float[5,3] scores)"
+        f" {{ label = ArgMax<axis=1, keepdims=0, select_last_index={last}>(x)"
+        " scores = Add(x, x) }"
+    )
+
+
+@pytest.mark.parametrize(
+    "labels, reason",
+    [
+        ([0, 1, 2, 1, 1], "'label' differs in 2 of 5 rows, whose two largest scores are equal"),
+        ([0, 1, 2, 2, 2], ""),
+        ([1, 1, 2, 0, 2], ""),
+    ],
+    ids=["equal scores", "not the largest", "other scores"],
+)
+def test_a_label_is_no_fault_only_where_its_score_equals_the_largest(
+    labels: list[int], reason: str, tmp_path: Path
+) -> None:
+    results = RunResults()
+    results.add([{"label": np.array(labels), "scores": 2 * _FIVE_ROWS}], runner_name="saved")
+    results.save(golden := str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        same = diagnose(classifier(), [OnnxParty()], [{"x": _FIVE_ROWS}], golden=golden)
+        assert bool(same) == bool(reason)
+    assert reason in kept.summary
+
+
+def test_another_choice_among_equal_scores_is_named_beside_a_reference() -> None:
+    """ONNX defines which of equal elements ArgMax chooses."""
+    kept, feed = Kept(), {"x": _FIVE_ROWS}
+    with bind(Findings, kept):
+        assert not diagnose(classifier(1), [OnnxParty()], [feed], reference=classifier(0))
+    assert kept.culprits[0]["cause"] == "attribute"

@@ -30,6 +30,7 @@ from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_outputs_alone,
     explain_by_precision,
     explain_by_tf32,
+    explain_by_tied_labels,
     explain_outputs_by_precision,
 )
 from polygraphy.application.diagnose.steps.saved_refusal import explain_refusal_by_tensors
@@ -52,6 +53,7 @@ def has_whole_outputs(case: Case, comparison: SavedComparison) -> bool:
 
 STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_precision,
+    explain_by_tied_labels,
     explain_by_tf32,
     explain_by_nan,
     explain_saved_by_nondeterminism,
@@ -70,6 +72,7 @@ def has_maps(case: Case, comparison: SavedComparison) -> bool:
 
 STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
     explain_outputs_by_precision,
+    explain_by_tied_labels,
     step_from("steps.saved_maps:explain_by_maps", has_maps),
     explain_by_tensors,
     explain_by_precision,

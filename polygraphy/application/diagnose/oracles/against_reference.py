@@ -24,7 +24,11 @@ from polygraphy.application.diagnose.outcome import (
     step_from,
     take_steps,
 )
-from polygraphy.application.diagnose.rounding import rounding_explains, with_acceptance
+from polygraphy.application.diagnose.rounding import (
+    describe_tied_labels,
+    rounding_explains,
+    with_acceptance,
+)
 from polygraphy.application.diagnose.steps.model_differences import (
     explain_by_differences,
     explain_by_opset,
@@ -201,7 +205,8 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         return ModelComparison(pair, feeds, values, expected, compared)
     comparison = ModelComparison(pair, feeds, values, expected, compared)
     del compute
-    if compared.differs:
+    tied = describe_tied_labels(case, compared, values, expected)
+    if compared.differs and not tied:
         case.unload()
         is_coarse = narrow is not None or is_quantized(pair.pairing)
         if not is_coarse or not _is_within_steps(case, pair, feeds, values, expected):
@@ -212,7 +217,9 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     if isinstance(hidden, Found):
         return hidden
     is_lost = rounded is not None and not rounding_explains(case, feeds, rounded, expected)
-    reason = _describe_match(case, comparison, loss_sentence if is_lost else "")
+    reason = join_statements(
+        tied, _describe_match(case, comparison, loss_sentence if is_lost else "")
+    )
     return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 

@@ -30,6 +30,7 @@ STEPS: Sequence[Step[BackendRuns]] = (
     ),
     explain_by_nondeterminism,
     report_matching_outputs,
+    step_from("steps.accumulated_rounding:explain_by_tied_labels"),
     step_from("steps.quantized.code_steps:explain_by_saturated_products"),
     step_from("steps.quantized.code_steps:explain_by_quantization_steps"),
     step_from("steps.accumulated_rounding:explain_by_accumulated_rounding"),

@@ -17,7 +17,11 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_saved_outputs,
     find_half_model,
 )
-from polygraphy.application.diagnose.rounding import accepted_dtype, rounding_explains
+from polygraphy.application.diagnose.rounding import (
+    accepted_dtype,
+    describe_tied_labels,
+    rounding_explains,
+)
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.catalog.compute import TF32
@@ -43,6 +47,17 @@ def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome
     if not rounding_explains(case, comparison.feeds, comparison.values, comparison.matched.sets):
         return Skip("rounding does not explain the differences")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
+
+
+def explain_by_tied_labels(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the outcome: whether only labels differ, where scores are equal except for
+    rounding."""
+    reason = describe_tied_labels(
+        case, comparison.compared, comparison.values, comparison.matched.sets, is_defined=False
+    )
+    if not reason:
+        return Skip("not only labels of equal scores differ")
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 
 def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:

@@ -149,6 +149,16 @@ def near_ties(nodes: Sequence[str], *, is_all: bool) -> str:
 
 
 @statement
+def tied_labels(names: Sequence[str], differing: int, count: int) -> str:
+    """Return the sentence that labels differ only in rows with two equal scores."""
+    verb = "differs" if len(names) == 1 else "differ"
+    return (
+        f"{list_some(names)} {verb} in {differing} of {count_text(count, 'row')}, whose two largest"
+        " scores are equal except for rounding."
+    )
+
+
+@statement
 def kernels_differ(relative: float, limit: float) -> str:
     """Return the sentence that outputs differ by no more than the kernels of two backends may."""
     return (
