@@ -25,6 +25,8 @@ for. Measured with ONNX Runtime 1.31 on an H100.
 TF32_CAPABILITY = (8, 0)
 """The first compute capability of GPUs that have TF32."""
 
+PRECISION_ATTRIBUTE = "accuracy_level"
+"""The attribute of MatMulNBits that selects a precision."""
 ACCURACY_LEVELS = {2: "float16", 3: "bfloat16", 4: "int8"}
 """What `accuracy_level` of MatMulNBits selects for its float32 input; 0 and 1 are float32.
 

@@ -229,6 +229,28 @@ def test_a_model_whose_weights_are_quantized_by_blocks_is_not_blamed_for_one_of_
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
 
 
+def test_an_accuracy_level_that_differs_is_named_as_the_reason_of_rounding() -> None:
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 256, (8, 2, 16)).astype(np.uint8)
+    weights = {"b": codes, "s": np.full(16, 0.05, np.float32)}
+    models = []
+    for level in (4, 0):
+        size = {"K": 64, "N": 8, "bits": 4, "block_size": 32, "accuracy_level": level}
+        node = helper.make_node(
+            "MatMulNBits", ["x", "b", "s"], ["m"], "product", domain="com.microsoft", **size
+        )
+        nodes = [node, helper.make_node("Softmax", ["m"], ["y"], "shares")]
+        ends = [value("x", [3, 64])], [value("y", [3, 8])]
+        models.append(make("level", nodes, *ends, weights=weights, domains=["com.microsoft"]))
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(models[0], [OnnxrtParty()], reference=models[1])
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["product"]
+    assert "'accuracy_level' allows int8 rounding" in str(culprit["evidence"])
+    assert "not rounding" not in str(culprit["evidence"])
+
+
 def chain(operators: Sequence[str], *, quantized: bool) -> onnx.ModelProto:
     """Operators one behind the other, behind what is quantized."""
     step = {"step": np.float32(STEP), "zero": np.int8(0)} if quantized else {}

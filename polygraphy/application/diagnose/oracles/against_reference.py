@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -36,9 +37,10 @@ from polygraphy.application.diagnose.steps.model_differences import (
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.compute import PRECISION_ATTRIBUTE
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.commands import diagnose_command
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
@@ -168,7 +170,20 @@ def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutc
     if comparison.pair.goal is not None:
         return outcome
     sets = [(comparison.values, comparison.expected)]
-    return with_acceptance(outcome, case, comparison.feeds, sets, evidence.accepted_by_run)
+    describe = evidence.accepted_by_run
+    if all(map(_only_allows_rounding, outcome.result.culprits)):
+        describe = partial(evidence.allowed_rounding, attribute=PRECISION_ATTRIBUTE)
+    return with_acceptance(outcome, case, comparison.feeds, sets, describe)
+
+
+def _only_allows_rounding(culprit: Culprit) -> bool:
+    """Return whether a node differs from that of the reference only in the precision that an
+    attribute allows."""
+    changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
+    return bool(changes) and all(
+        change.kind == "other_attribute" and change.values["name"] == PRECISION_ATTRIBUTE
+        for change in changes
+    )
 
 
 def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:

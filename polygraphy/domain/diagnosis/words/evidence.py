@@ -344,6 +344,12 @@ def accepted_by_run(dtype: str) -> str:
 
 
 @fact
+def allowed_rounding(dtype: str, attribute: str) -> str:
+    """Return the fact that an attribute allows the rounding that explains the error."""
+    return f"{attribute!r} allows {dtype} rounding, which may cause an error of this size."
+
+
+@fact
 def accepted_by_run_of_backends(dtype: str) -> str:
     """Return the fact that the difference of backends is within the rounding limit of a type."""
     return (
