@@ -409,6 +409,17 @@ def test_a_size_of_the_example_far_from_the_node_that_it_breaks_is_found() -> No
     assert facts_of(culprit)["runs_with_other_size"]["constants"] == ["c"]
 
 
+def test_both_sizes_of_an_example_image_are_found() -> None:
+    model = model_of(
+        "(float[1,3,h,w] x) => (float[1,3,h,w] y) {"
+        ' r = Resize<mode="nearest">(x, , , c) y = Add(r, x) }',
+        c=np.array([1, 3, 7, 8]),
+    )
+    culprit = blamed(model, OnnxrtParty(), data=[{"x": np.ones((1, 3, 9, 6), F)}])
+    assert (culprit["nodes"], culprit["cause"]) == (["y"], "constant")
+    assert "x:1x3x7x8" in facts_of(culprit)["runs_with_other_size"]["shape"]
+
+
 @pytest.mark.parametrize(
     "inner",
     [
@@ -435,6 +446,15 @@ def test_sizes_that_must_be_multiples_are_found_by_runs(inner: str) -> None:
     fact = facts_of(culprit)["runs_with_multiples"]
     assert (fact["shapes"], fact["number"]) == ("x:1x2x6x6", 2)
     assert "multiples of 2" in culprit["remedy"]["note"]
+
+
+def test_sizes_of_windows_are_no_sizes_of_an_example() -> None:
+    model = model_of(
+        "(float[1,2,h,w] x) => (float[a,b,c,d] y) { y = Reshape(x, z) }", z=np.array([2, -1, 8, 8])
+    )
+    culprit = blamed(model, OnnxrtParty(), data=[{"x": np.ones((1, 2, 12, 6), F)}])
+    assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
+    assert facts_of(culprit)["runs_with_multiples"]["number"] == 8
 
 
 def test_a_state_with_a_fixed_batch_is_the_fault_of_the_model() -> None:

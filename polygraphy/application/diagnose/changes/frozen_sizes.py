@@ -5,6 +5,7 @@ fails with them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ _FEW = 16
 
 def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
     """Return the fact that all backends run the model if one dynamic dimension is 1, or has a size
-    that a constant of the invalid node contains; None if that is not the case.
+    that a constant of the invalid node contains, or if all have the sizes of a constant; None if
+    that is not the case.
 
     Args:
         case: the model, the backends, and data that a backend rejects.
@@ -38,7 +40,8 @@ def find_size_that_works(case: Case, broken: InvalidNode) -> Fact | None:
     """
     if broken.kind not in (SHAPE, VALUE):
         return None
-    for name, size, feed in _other_feeds(case, broken):
+    feeds = chain(_other_feeds(case, broken), _feeds_of_lists(case, broken))
+    for name, size, feed in feeds:
         if all(_runs(case, party, feed) for party in case.parties):
             shape = f"{quote_name(name)}:{command_line_shape(np.shape(feed[name]))}"
             constants = [
@@ -56,11 +59,7 @@ def find_multiple_that_works(case: Case, broken: InvalidNode) -> tuple[Fact, int
     are multiples of a number, and the smallest such number; None if that is not the case."""
     if broken.kind not in (SHAPE, VALUE):
         return None
-    axes = {
-        name: [axis for axis, dim in enumerate(meta.shape or ()) if axis and is_dynamic_dim(dim)]
-        for name, meta in case.model.inputs.items()
-        if name in case.feed and np.ndim(case.feed[name]) == len(meta.shape or ())
-    }
+    axes = _dynamic_axes(case)
     for number in _MULTIPLES:
         feeds = [
             {
@@ -78,6 +77,15 @@ def find_multiple_that_works(case: Case, broken: InvalidNode) -> tuple[Fact, int
             )
             return evidence.runs_with_multiples(case.parties[0].name, words, number), number
     return None
+
+
+def _dynamic_axes(case: Case) -> dict[str, list[int]]:
+    """Return by input the axes of an image or a sequence that can have any size."""
+    return {
+        name: [axis for axis, dim in enumerate(meta.shape or ()) if axis and is_dynamic_dim(dim)]
+        for name, meta in case.model.inputs.items()
+        if name in case.feed and np.ndim(case.feed[name]) == len(meta.shape or ())
+    }
 
 
 def _round_up(array: Any, axes: Sequence[int], number: int, steps: int) -> Any:
@@ -110,6 +118,42 @@ def _other_feeds(case: Case, broken: InvalidNode) -> Iterator[tuple[str, int, Ma
             yield first, size, {
                 name: _resize(case, name, array, dim, size) for name, array in case.feed.items()
             }
+
+
+def _feeds_of_lists(
+    case: Case, broken: InvalidNode
+) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Yield an input with several dynamic dimensions, a size of a constant, and data in which they
+    have the last sizes of this constant: exporters keep both sizes of an image. If twice these
+    sizes also work, the constant is no example, but a factor."""
+    lists = {
+        tuple(sizes): None for key, sizes in _constants(case, broken).items() if len(sizes) > 1
+    }
+    candidates = (
+        (name, axes, sizes)
+        for sizes in lists
+        for name, axes in _dynamic_axes(case).items()
+        if 1 < len(axes) <= len(sizes)
+    )
+    for name, axes, sizes in islice(candidates, _MOST):
+        feed, twice = (
+            _resize_axes(case, name, axes, [factor * size for size in sizes[-len(axes) :]])
+            for factor in (1, 2)
+        )
+        if not all(_runs(case, party, twice) for party in case.parties):
+            yield name, sizes[-1], feed
+
+
+def _resize_axes(
+    case: Case, name: str, axes: Sequence[int], sizes: Sequence[int]
+) -> Mapping[str, Any]:
+    """Return data with other sizes of some dynamic axes of an input."""
+    feed = dict(case.feed)
+    for axis, size in zip(axes, sizes):
+        named = (case.model.inputs[name].shape or ())[axis]
+        dim = named if isinstance(named, str) else (name, axis)
+        feed = {key: _resize(case, key, array, dim, size) for key, array in feed.items()}
+    return feed
 
 
 def _constants(case: Case, broken: InvalidNode) -> dict[str, Sequence[int]]:
