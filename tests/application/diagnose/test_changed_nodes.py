@@ -198,6 +198,30 @@ def test_nodes_with_a_sequence_between_them_say_so(tmp_path: Path) -> None:
     assert "'parts' is a sequence" in " ".join(map(str, culprit["evidence"]))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("SplitToSequence<axis=1>(h, k)", "SplitToSequence<axis=1>(h)", "does not read 'k'"),
+        ("SequenceConstruct(h, n)", "SequenceConstruct(h)", "does not read 'n'"),
+    ],
+)
+def test_a_change_beside_a_sequence_is_found(
+    tmp_path: Path, right: str, wrong: str, words: str
+) -> None:
+    def model_with(made: str) -> onnx.ModelProto:
+        return parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[3, 4] x) => (float[a, b] y) <int64[2] k = {{2, 2}}>
+            {{ h = Tanh(x) n = Neg(h) parts = {made}
+               mid = ConcatFromSequence<axis=0>(parts) y = Tanh(mid) }}""")
+
+    marked = model_with(right)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "n", "mid"))
+    feed = {"x": np.random.default_rng(5).standard_normal((3, 4)).astype(F)}
+    saved = OnnxrtParty().load(marked)(feed)
+    [culprit] = diagnose_beside_saved(model_with(wrong), feed, saved, tmp_path).culprits
+    assert words in " ".join(map(str, culprit["evidence"]))
+
+
 def test_changed_strings_are_found(tmp_path: Path) -> None:
     """The tables of LabelEncoder have strings, and their tensors too."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.changes.change_search import ChangeSearch
+from polygraphy.application.diagnose.changes.body_search import find_body_changes
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, OtherTensor
+from polygraphy.application.diagnose.changes.integer_search import find_integers
 from polygraphy.application.diagnose.changes.scaled_numbers import ScaledNumbers
+from polygraphy.application.diagnose.changes.unread_inputs import find_unread_inputs
+from polygraphy.application.diagnose.changes.weight_search import find_other_weights
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
@@ -35,6 +40,32 @@ def find_region_changes(
         if index not in changed:
             changed.append(index)
             yield index, variant
+
+
+def find_rarer_changes(
+    search: ChangeSearch, nodes: Sequence[int], tensors: Iterable[OtherTensor]
+) -> Iterator[tuple[int, Variant]]:
+    """Yield nodes with another change after which a part of the model computes the expected
+    tensors: an absent input, a change in a body, other integers or elements of a weight.
+
+    Args:
+        search: tries changes of the part.
+        nodes: the positions of its nodes.
+        tensors: the computed tensors that its nodes may read.
+    """
+    known = [*tensors]
+    for index in (index for index in nodes if index in search.graph.operations):
+        yield from ((index, variant) for variant in islice(_find_others(search, index, known), 1))
+
+
+def _find_others(
+    search: ChangeSearch, position: int, tensors: Sequence[OtherTensor]
+) -> Iterator[Variant]:
+    """Yield the variants of a node with a change that is no common mistake."""
+    yield from find_unread_inputs(search, position, tensors)
+    yield from find_body_changes(search, position)
+    yield from find_integers(search, position)
+    yield from find_other_weights(search, position, next(iter(search.goals.values())))
 
 
 def _find_factors(search: ChangeSearch, nodes: Sequence[int]) -> Iterator[Variant]:

@@ -77,8 +77,8 @@ def find_lost_inputs(
 def find_fitted_weights(
     search: ChangeSearch, position: int, output: Any, goal: Any
 ) -> Iterator[Variant]:
-    """Yield the variants of a node with other elements of a weight, with one more weight, or with
-    other elements of a weight in its bodies, if it computes the expected value.
+    """Yield the variants of a node with other elements of a weight, or with one more weight,
+    if it computes the expected value.
 
     Args:
         search: tries changes of the node alone.
@@ -86,9 +86,8 @@ def find_fitted_weights(
         output: the result of its part.
         goal: the expected result of its part.
     """
-    yield from _find_other_weights(search, position, goal)
+    yield from find_other_weights(search, position, goal)
     yield from _find_other_inputs(search, position, output, goal)
-    yield from _find_body_weights(search, position, goal)
 
 
 def _find_other_inputs(
@@ -130,9 +129,9 @@ def _optional_zeros(graph: Graph, node: Node, goal: Any) -> Iterator[tuple[str, 
             yield f"input {at} {shape}", np.zeros(shape, goal.dtype)
 
 
-def _find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
-    """Yield the variant of a node with other elements of one of its weights,
-    if it computes the expected value, for any operator.
+def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with other elements of one of its weights, or of one in its
+    bodies, if it computes the expected value, for any operator.
     """
     node, weights = search.graph.nodes[position], search.graph.constants
     if node.op in QUANTIZING:  # Rounding hides the scale; `solving` estimates it instead.
@@ -154,6 +153,7 @@ def _find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Itera
         return Variant("weight", weight, node, {name: values})
 
     yield from _fit_weight(search, goal, starts, variant_with)
+    yield from _find_body_weights(search, position, goal)
 
 
 def _find_body_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:

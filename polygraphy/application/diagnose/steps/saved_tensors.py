@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.changes import region_changes
 from polygraphy.application.diagnose.changes.body_search import find_body_changes
 from polygraphy.application.diagnose.changes.change_search import (
     ChangeSearch,
@@ -23,7 +24,6 @@ from polygraphy.application.diagnose.changes.code_numbers import (
     is_code_number,
 )
 from polygraphy.application.diagnose.changes.integer_search import find_integers
-from polygraphy.application.diagnose.changes.region_changes import find_region_changes
 from polygraphy.application.diagnose.changes.unread_inputs import find_unread_inputs
 from polygraphy.application.diagnose.changes.weight_search import (
     find_fitted_weights,
@@ -553,7 +553,11 @@ class _SavedTensors:
         search = self._search_in(name, region, side, trace)
         if search is None or len(computing) > _INSIDE:
             return None, None
-        found = [*islice(find_region_changes(search, computing), 1 if self._run.is_traced else 2)]
+        most = 1 if self._run.is_traced else 2
+        found = [*islice(region_changes.find_region_changes(search, computing), most)]
+        if not found and not self._run.is_traced:
+            tensors = self._candidates()
+            found = [*islice(region_changes.find_rarer_changes(search, computing, tensors), 2)]
         if len(found) != 1:
             return None, None
         [(number, variant)] = found
