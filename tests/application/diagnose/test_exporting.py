@@ -240,6 +240,30 @@ def test_an_attribute_is_named_where_the_weight_is_that_of_the_module() -> None:
         assert (culprit["nodes"], culprit["cause"]) == (["of linear"], cause)
 
 
+def test_a_weight_that_the_nodes_do_not_read_is_no_difference_of_one_that_they_do() -> None:
+    """The model normalizes with the statistics of its data, the program with those it holds."""
+    names = ["gain", "offset", "mean"]
+    held = {name: RANDOM.normal(size=3).astype(np.float32) for name in names}
+
+    def normalize(x: Any, gain: Any, offset: Any, mean: Any) -> Any:
+        return (x - mean[:, None]) * gain[:, None] + offset[:, None]
+
+    steps = {
+        "view": ("aten.view", ["x"], lambda x: x.reshape(1, 3, 6)),
+        "norm": ("aten.instance_norm", ["view", *names], normalize),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["g"], "of view"),
+        helper.make_node("InstanceNormalization", ["g", "gain", "offset"], ["y"], "of norm"),
+    ]
+    own = {"gain": held["gain"], "offset": held["offset"], "shape": np.array([1, 3, 6])}
+    y = value("y", [1, 3, 6])
+    model = make("normalized", nodes, [value("x", [3, 6])], [y], weights=own)
+    [culprit] = found(model, FakeProgram(["x"], steps, ["norm"], held)).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of norm"], "structure")
+    assert facts_of(culprit)["unused_weight"]["name"] == "mean"
+
+
 def scaled(scale: float) -> tuple[onnx.ModelProto, FakeProgram]:
     """Return an operation that becomes two products with the same number."""
     steps = {

@@ -495,8 +495,17 @@ class _ProgramTensors:
             sized = [
                 other_name for other_name, array in arrays.items() if array.size == weight.size > 1
             ]
-            if sized and not any(same_weight(arrays[name], weight, reordered) for name in sized):
-                yield "weight", program_evidence.other_weight(sized[0], name, is_folded)
+            if not sized or any(same_weight(arrays[own], weight, reordered) for own in sized):
+                continue
+            wrong = [own for own in sized if not self._is_one_of(arrays[own], names, reordered)]
+            if wrong:
+                yield "weight", program_evidence.other_weight(wrong[0], name, is_folded)
+            else:
+                yield "structure", program_evidence.unused_weight(name)
+
+    def _is_one_of(self, array: Any, names: Sequence[str], reordered: bool) -> bool:
+        """Return whether a weight of the model equals one of some weights of the program."""
+        return any(same_weight(array, self._program.weights[name], reordered) for name in names)
 
     def _add_remedies(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits with remedies: another export if one is correct,

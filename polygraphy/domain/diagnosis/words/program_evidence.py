@@ -96,6 +96,12 @@ def other_weight(name: str, expected: str, is_folded: bool) -> str:
 
 
 @fact
+def unused_weight(name: str) -> str:
+    """Return the fact that the model has all weights of an operation except one."""
+    return f"The program uses the weight {name!r}; the model does not."
+
+
+@fact
 def differing_weight(
     name: str,
     ops: Sequence[str],
