@@ -75,7 +75,7 @@ class ArraySearch:
             return None
         self.tries -= 1
         start = np.asarray(self.starts[name])
-        return self.functions[name](np.asarray(array).reshape(start.shape).astype(start.dtype))
+        return self.functions[name](_cast_to(start, array))
 
     def _error(self, name: str, array: Any) -> float:
         """Return the mean square error of the result for an array; infinite without a result."""
@@ -181,6 +181,8 @@ class ArraySearch:
         if first.size * start.size > _MOST:
             return None
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
+        if np.asarray(self.starts[name]).dtype.kind in "iu":
+            step = max(1.0, round(step))
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):
             result = self._compute(name, self._move_element(start, index, step))
@@ -214,6 +216,15 @@ class ArraySearch:
             if min(errors) >= float(np.mean(np.square(gap))):
                 return
             measured = self._effects(name, array)
+
+
+def _cast_to(start: Any, array: Any) -> Any:
+    """Return an array in the shape and type of another, rounded if that has integers."""
+    shaped = np.asarray(array).reshape(start.shape)
+    if start.dtype.kind in "iu":
+        limits = np.iinfo(start.dtype)
+        shaped = np.clip(np.rint(shaped), limits.min, limits.max)
+    return shaped.astype(start.dtype)
 
 
 def _overlap(vector: Any, columns: Any) -> Any:

@@ -48,6 +48,7 @@ def gates(order: list[int], size: int, **weights: Any) -> dict[str, Any]:
 
 GRU = {"w": floats(1, 9, 4), "r": floats(1, 9, 3), "b": floats(1, 18)}
 LSTM = {"w": floats(2, 8, 4), "r": floats(2, 8, 2)}
+CODES = np.random.default_rng(4).integers(-90, 90, (16, 4)).astype(np.int8)
 TRIPS = {"n": np.array(3, INT), "go": np.array(True), "k": floats(3)}
 LOOP = """Loop(n, go, h) <body = b (int64 i, bool more, float[4, 3] s)
     => (bool next, float[4, 3] r) <float[3] w = {{1.5, -2, 3}}, float low = {{-0.2}}>
@@ -81,6 +82,10 @@ CASES = [
     ("RNN<hidden_size=2>(h, w, r, , n)", "3,2,4", 17,
      {"w": floats(1, 2, 4), "r": floats(1, 2, 2), "n": np.array([1, 3], np.int32)},
      "RNN<hidden_size=2>(h, w, r)", {}, "structure", "RNN does not read 'n'"),
+    ("com.microsoft.DynamicQuantizeMatMul(h, w, s)", "8,16", 17,
+     {"w": CODES, "s": np.array([0.01], F)}, "",
+     {"w": CODES - (np.arange(64) == 7).reshape(16, 4).astype(np.int8) * np.int8(3)},
+     "weight", "The weight 'w' of DynamicQuantizeMatMul differs"),
     ("Mean(h, x)", "3,4", 17, {}, "Mean(h)", {}, "structure", "Mean does not read 'x'"),
     (LOOP.format(made="Mul(s, w)"), "4,3", 17, TRIPS, LOOP.format(made="Sub(s, w)"), {},
      "structure", "Sub instead of Mul, in the subgraph of Loop"),

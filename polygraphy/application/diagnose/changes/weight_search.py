@@ -29,6 +29,8 @@ _WORK = 1 << 30
 """Bytes that all tried runs of a node compute together; the fewest may compute more."""
 _TRIES = (64, 6000)
 """The fewest and the most runs."""
+_CODES = (np.dtype(np.int8), np.dtype(np.uint8))
+"""Types of quantized weights, of which a result is as linear as of others."""
 _BEHIND = 2
 """Positions behind the last input where an operator may have another one."""
 _VARIADIC = frozenset({"Concat", "Einsum", "Max", "Mean", "Min", "Sum"})
@@ -141,7 +143,11 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
         for name in dict.fromkeys(node.inputs)
         if name in weights and weights[name].values is not None
     }
-    starts = {name: start for name, start in starts.items() if is_float(start) and start.size}
+    starts = {
+        name: start
+        for name, start in starts.items()
+        if start.size and (is_float(start) or start.dtype in _CODES)
+    }
 
     def variant_with(name: str, values: Any) -> Variant:
         """Return the variant with other elements of a weight."""
@@ -197,7 +203,8 @@ def _fit_weight(
     if match is not None:
         name, values = match
         start = np.asarray(starts[name])
-        array = np.asarray(values).reshape(start.shape).astype(start.dtype)
+        array = np.asarray(values).reshape(start.shape)
+        array = (np.rint(array) if start.dtype in _CODES else array).astype(start.dtype)
         yield from search.select_matching([variant(name, array)])
 
 
