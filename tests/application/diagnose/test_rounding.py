@@ -23,6 +23,7 @@ from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.solving.ties import count_tied_labels
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import open_model
@@ -358,3 +359,10 @@ def test_another_choice_among_equal_scores_is_named_beside_a_reference() -> None
     with bind(Findings, kept):
         assert not diagnose(classifier(1), [OnnxParty()], [feed], reference=classifier(0))
     assert kept.culprits[0]["cause"] == "attribute"
+
+
+def test_a_sequence_that_differs_is_no_label() -> None:
+    graph = open_model(classifier()).graph
+    parts = [np.zeros((size, 3), np.float32) for size in (2, 3)]
+    values = {"label": parts, "scores": _FIVE_ROWS}
+    assert not count_tied_labels(graph, "label", values, values, ["scores"], is_defined=True)

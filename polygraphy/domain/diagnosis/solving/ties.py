@@ -149,7 +149,12 @@ def count_tied_labels(
         is_defined: whether a model computes the expected outputs, too. If ONNX defines the choice
             among equal scores, both must then make it.
     """
-    labels, expected_labels = np.asarray(values[name]), np.asarray(expected[name])
+    sides = values[name], expected[name]
+    for side in sides:
+        is_text = isinstance(side, list) and all(isinstance(one, str) for one in side)
+        if not is_text and not isinstance(side, np.ndarray):
+            return 0  # A sequence, a map or nothing.
+    labels, expected_labels = map(np.asarray, sides)
     if is_float(labels) or labels.shape != expected_labels.shape or not labels.size:
         return 0
     pair = labels.ravel().tolist(), expected_labels.ravel().tolist()
