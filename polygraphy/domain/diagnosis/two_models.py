@@ -508,7 +508,7 @@ class NodeCopy:
 @frozen
 class CopyPlan:
     """The parts to copy from the reference: nodes, in an order in which each can be inserted, and
-    weights with their old and new names."""
+    weights with their old and new names; a weight that has a new name already is replaced."""
 
     nodes: tuple[NodeCopy, ...] = ()
     weights: dict[str, str] = field(factory=dict)

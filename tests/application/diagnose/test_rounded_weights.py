@@ -48,6 +48,28 @@ def test_weights_that_were_rounded_are_no_fault(rounded: type) -> None:
     assert f"The model rounds 3 weights to {rounded.__name__}" in kept.summary
 
 
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_rounded_weights_are_known_beside_fused_nodes(is_wrong: bool) -> None:
+    plain, fused = model(np.float16, is_wrong=is_wrong), model()
+    for proto in (plain, fused):
+        proto.graph.initializer.append(numpy_helper.from_array(np.full(8, 0.1, np.float32), "bias"))
+    for number, node in enumerate([*fused.graph.node]):
+        if node.op_type == "MatMul":
+            node.op_type = "Gemm"
+            node.input.append("bias")
+            twin = next(each for each in plain.graph.node if each.name == node.name)
+            result, twin.output[0] = twin.output[0], f"product_{number}"
+            plain.graph.node.append(
+                helper.make_node("Add", [twin.output[0], "bias"], [result], f"add_{number}")
+            )
+    kept = Kept()
+    feed = {"x": np.random.default_rng(1).normal(size=(4, 8)).astype(np.float32)}
+    with bind(Findings, kept):
+        diagnose(plain, [OnnxrtParty()], [feed], reference=fused)
+    assert [culprit["nodes"] for culprit in kept.culprits] == ([["second"]] if is_wrong else [])
+    assert kept.verdict == ("fault" if is_wrong else "agree")
+
+
 def test_a_wrong_weight_among_rounded_ones_is_the_only_culprit() -> None:
     kept = diagnosed(model(np.float16, is_wrong=True))
     assert kept.verdict == "fault"

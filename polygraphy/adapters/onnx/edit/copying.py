@@ -76,8 +76,14 @@ def restore_differences(model: ModelProto, reference: ModelProto, plan: CopyPlan
         rename_uses(holder, node_copy.captured)
         target.CopyFrom(holder.node[0])
         target.input[:] = node_copy.inputs
+    own_weights = {weight.name: weight for weight in graph.initializer}
     for reference_name, weight in plan.weights.items():
-        add_weight(copy, _weight(reference.graph, reference_name), weight)
+        source = _weight(reference.graph, reference_name)
+        if weight in own_weights:
+            own_weights[weight].CopyFrom(source)
+            own_weights[weight].name = weight
+        else:
+            add_weight(copy, source, weight)
     domains = {opset.domain for opset in copy.opset_import}
     copy.opset_import.extend(o for o in reference.opset_import if o.domain not in domains)
     del graph.value_info[:]

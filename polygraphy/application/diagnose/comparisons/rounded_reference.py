@@ -59,11 +59,24 @@ def diagnose_rounded_weights(case: Case, pair: ModelPair, feeds: Sequence[Feed])
                 chosen.append(suspect)
                 counts[dtype] += 1
                 is_evident |= expected_values.size >= _FEWEST_ELEMENTS
+    # Optimizers move weights to other operators, and keep their names.
+    moved: dict[str, str] = {}
+    copied = {name for suspect in chosen for _, name in suspect.weights}
+    for name in sorted(side.model.constants.keys() & side.reference.constants.keys() - copied):
+        values, expected_values = (
+            graph.constants[name].values for graph in (side.model, side.reference)
+        )
+        dtype = precision_of_rounding(values, expected_values)
+        if dtype is not None:
+            moved[name] = name
+            counts[dtype] += 1
+            is_evident |= values.size >= _FEWEST_ELEMENTS
     if not is_evident:
         return Skip("no weight of the model is clearly a rounded weight of the reference")
     with case.record_step(titles.WEIGHTS) as notes:
         notes.append(steps.weights_are_rounded(dict(counts)))
         plan = plan_copies(reverse, chosen)
+        plan = evolve(plan, weights={**plan.weights, **moved})
         rounded = open_model(apply_copies(pair.reference.proto, case.model.proto, plan))
         own_pairing = pair_graphs(case.model.graph, rounded.graph)
         rounded_pair = evolve(pair, reference=rounded, pairing=own_pairing)

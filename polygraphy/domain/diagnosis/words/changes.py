@@ -178,7 +178,8 @@ def _runs_of(order: Sequence[int]) -> str:
 @fact
 def is_scaled(factor: float) -> str:
     """Return the fact that a weight is scaled by a factor, as a predicate."""
-    return f"is scaled by {factor:.4g}"
+    text = f"{factor:.4g}"
+    return f"is scaled by {text if text != '1' else f'{factor:.7g}'}"
 
 
 @fact
