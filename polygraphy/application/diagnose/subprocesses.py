@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import errors
@@ -43,6 +43,8 @@ _WEIGHT_COPIES, _GROWTH = 8, 8
 """Bytes that guesses may allocate, as multiples of those of the weights (the changed model, its
 bytes, and what the backend makes of them) and of all tensors: a changed number can make a tensor
 that fills the machine. Chosen, not measured."""
+_FACTORS = (1, 2, 4, 8)
+"""Multiples of that memory that are tried with the unchanged model."""
 _LEAST_SECONDS, TIMES = 60.0, 20
 """A guess is stopped after these seconds only if it also takes this multiple of the time of the
 unchanged model, measured at that moment: on a busy machine, both take longer."""
@@ -57,11 +59,32 @@ class TrialLimits:
             there is none.
         memory: the most bytes that a guess may allocate.
         on_stop: is called for each guess that is stopped because it does not end.
+        fitting: by backend, the memory in which the usual run was seen to end; None for no limit.
     """
 
     usual: Callable[[], object] | None = None
     memory: int | None = None
     on_stop: Callable[[], object] = lambda: None
+    fitting: dict[str, int | None] = field(factory=dict, eq=False)
+
+    def memory_for(self, party: str | SuspectedParty) -> int | None:
+        """Return the bytes that a guess may allocate; more than the limit if not even the unchanged
+        model ends within it, as where a backend starts many threads."""
+        if self.memory is None or self.usual is None or isinstance(party, WarmParty):
+            return self.memory
+        name = party if isinstance(party, str) else party.name
+        if name not in self.fitting:
+            self.fitting[name] = None
+            for factor in _FACTORS:
+                try:
+                    run_in_subprocess(
+                        self.usual, party, is_silent=True, memory=factor * self.memory
+                    )
+                except BackendError:
+                    continue
+                self.fitting[name] = factor * self.memory
+                break
+        return self.fitting[name]
 
 
 _ANY = TrialLimits()
@@ -492,9 +515,10 @@ def _run_unless_it_hangs(
         BackendError: it crashed, or hangs.
     """
     limit, is_again = _LEAST_SECONDS, not is_repeated
+    memory = limits.memory_for(who)
     while True:
         try:
-            return _run_within(limit, function, who, limits.memory)
+            return _run_within(limit, function, who, memory)
         except BackendError as error:
             if limits.usual is None or not error.is_stopped:
                 raise

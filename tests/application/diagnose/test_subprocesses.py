@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_a_guess_may_allocate_what_the_budget_allows(budget: int | None, right: 
         return np.empty(megabytes << 20, np.uint8).size > 0
 
     assert list(filter_in_subprocess(iter([1, 1200, 9000]), is_right, "onnxrt", limits)) == right
+
+
+def test_a_guess_may_allocate_what_the_unchanged_model_needs() -> None:
+    """On a machine on which a backend takes more than expected, each guess failed."""
+
+    def allocate(megabytes: int) -> bool:
+        return np.empty(megabytes << 20, np.uint8).size > 0
+
+    limits = TrialLimits(partial(allocate, 300), memory=200 << 20)
+    assert list(filter_in_subprocess(iter([250, 9000, 1]), allocate, "onnxrt", limits)) == [250, 1]
+    assert limits.fitting == {"onnxrt": 400 << 20}
 
 
 def test_guesses_are_made_as_they_are_needed() -> None:
