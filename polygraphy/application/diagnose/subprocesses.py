@@ -36,7 +36,7 @@ T = TypeVar("T")
 _AT_ONCE = 16
 """Guesses per process, because starting one takes milliseconds; guesses beside a crash are
 repeated."""
-_LEAST_MEMORY, _CORE_MEMORY = 256 << 20, 10 << 20
+_LEAST_MEMORY, _CORE_MEMORY = 1 << 30, 32 << 20
 """Bytes that a process may allocate besides tensors and weights, and for each thread of a backend.
 """
 _WEIGHT_COPIES, _GROWTH = 8, 8
@@ -77,9 +77,7 @@ class TrialLimits:
             self.fitting[name] = None
             for factor in _FACTORS:
                 try:
-                    run_in_subprocess(
-                        self.usual, party, is_silent=True, memory=factor * self.memory
-                    )
+                    _run_within(_LEAST_SECONDS, self.usual, party, factor * self.memory)
                 except BackendError:
                     continue
                 self.fitting[name] = factor * self.memory
